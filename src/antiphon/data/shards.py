@@ -1,0 +1,162 @@
+"""Token shards: the corpus as memory-mapped arrays, made once, streamed, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from antiphon.config import UserError
+from antiphon.data.tokenizer import Encoder
+from antiphon.files import checksum
+
+MANIFEST = "manifest.json"
+TOKENS_A_SHARD = 2**27
+DOCUMENTS_AT_ONCE = 1024
+CHARACTERS_AT_ONCE = 4_000_000
+
+
+class Writer:
+    """Appends documents to a folder of shards; memory does not grow with the corpus."""
+
+    def __init__(self, folder: Path, encoder: Encoder) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._encoder = encoder
+        self._dtype = np.dtype(np.uint16 if encoder.size <= 2**16 else np.uint32)
+        self._shards: list[tuple[str, int]] = []
+        self._stream: BinaryIO | None = None
+        self._ends = open(folder / "ends.bin", "wb")
+        self._word_counts = open(folder / "words.bin", "wb")
+        self.documents = self.tokens = self.words = self.empty = 0
+
+    def add(self, texts: list[str]) -> None:
+        """Encode and append documents; empty ones are counted and left out."""
+        kept = [text for text in texts if text.strip()]
+        self.empty += len(texts) - len(kept)
+        arrays = self._encoder.encode(kept)
+        for text, array in zip(kept, arrays, strict=True):
+            self._write(array)
+            self.tokens += len(array)
+            words = len(text.split())
+            self.words += words
+            self.documents += 1
+            self._ends.write(np.uint64(self.tokens).tobytes())
+            self._word_counts.write(np.uint32(words).tobytes())
+
+    def _write(self, array: np.ndarray) -> None:
+        while len(array):
+            if self._stream is None or self._shards[-1][1] >= TOKENS_A_SHARD:
+                if self._stream is not None:
+                    self._stream.close()
+                name = f"tokens-{len(self._shards):05d}.bin"
+                self._stream = open(self._folder / name, "wb")
+                self._shards.append((name, 0))
+            name, size = self._shards[-1]
+            piece, array = np.split(array, [TOKENS_A_SHARD - size])
+            self._stream.write(piece.astype(self._dtype).tobytes())
+            self._shards[-1] = (name, size + len(piece))
+
+    def close(self, facts: dict[str, Any]) -> None:
+        """Write the manifest, last of all."""
+        for stream in (self._stream, self._ends, self._word_counts):
+            if stream is not None:
+                stream.close()
+        manifest = {
+            **facts,
+            "dtype": self._dtype.name,
+            "vocabulary": self._encoder.size,
+            "shards": self._shards,
+            "documents": self.documents,
+            "empty_documents": self.empty,
+            "tokens": self.tokens,
+            "words": self.words,
+            "checksums": {path.name: checksum(path) for path in sorted(self._folder.iterdir())},
+        }
+        (self._folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+
+
+def batched(documents: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Groups of documents, bounded in number and in characters."""
+    group: list[tuple[str, str]] = []
+    size = 0
+    for text, split in documents:
+        group.append((text, split))
+        size += len(text)
+        if len(group) >= DOCUMENTS_AT_ONCE or size >= CHARACTERS_AT_ONCE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+@dataclasses.dataclass(frozen=True)
+class Shards:
+    """A folder of shards opened for reading.
+
+    Attributes:
+        folder: where they lie.
+        manifest: what they are.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: Path, tokenizer_hash: str) -> Shards:
+        """Open a folder made by `Writer`.
+
+        Args:
+            folder: where the shards lie.
+            tokenizer_hash: checksum of the tokenizer that will be used with them.
+
+        Raises:
+            UserError: no manifest, or the shards were made with another tokenizer.
+        """
+        try:
+            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{folder}: not a complete folder of shards ({error}). Run `antiphon prepare` again.") from None
+        if manifest["tokenizer_hash"] != tokenizer_hash:
+            raise UserError(
+                f"{folder}: the shards were made with another tokenizer (hash {manifest['tokenizer_hash'][:12]}, "
+                f"this one has {tokenizer_hash[:12]}). Run `antiphon prepare` with this tokenizer."
+            )
+        return cls(folder, manifest)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in all documents, [BOS] and [EOS] included."""
+        return self.manifest["tokens"]
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """(documents,) uint64: where each document ends in the stream of all tokens."""
+        return np.memmap(self.folder / "ends.bin", dtype=np.uint64, mode="r")
+
+    @cached_property
+    def _maps(self) -> list[np.ndarray]:
+        names = [name for name, _ in self.manifest["shards"]]
+        return [np.memmap(self.folder / name, dtype=self.manifest["dtype"], mode="r") for name in names]
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        sizes = [size for _, size in self.manifest["shards"]]
+        return np.cumsum([0, *sizes])
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """(stop - start,) int64: a stretch of the stream of all tokens."""
+        pieces = []
+        first = int(np.searchsorted(self._starts, start, side="right")) - 1
+        for index in islice(range(len(self._maps)), first, None):
+            offset = int(self._starts[index])
+            if offset >= stop:
+                break
+            pieces.append(self._maps[index][max(start - offset, 0) : stop - offset])
+        return np.concatenate(pieces).astype(np.int64) if pieces else np.zeros(0, np.int64)
