@@ -66,11 +66,13 @@ def read(paths: Iterable[Path]) -> list[Score]:
     """
     found: dict[tuple[str, str, str], tuple[Score, Path]] = {}
     for path in paths:
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
             try:
-                score = Score(**json.loads(line))
+                score = _row(line)
             except (ValueError, TypeError) as error:
-                raise UserError(f"{path}:{number}: not a score row ({error}). Delete the file to compute it again.") from None
+                raise UserError(
+                    f"{path}:{number}: not a score row ({error}). Delete the file to compute it again."
+                ) from None
             earlier = found.setdefault(score.key, (score, path))
             if not _same(earlier[0].value, score.value):
                 raise UserError(
@@ -78,6 +80,18 @@ def read(paths: Iterable[Path]) -> list[Score]:
                     f"says {earlier[0].value!r} for the same job {score.job}. One of the files is wrong; delete it."
                 )
     return [score for score, _ in found.values()]
+
+
+_TYPES = {"str": (str,), "int": (int,), "float": (float, int)}
+
+
+def _row(line: bytes) -> Score:
+    score = Score(**json.loads(line))
+    for field in dataclasses.fields(score):
+        value = getattr(score, field.name)
+        if isinstance(value, bool) or not isinstance(value, _TYPES[str(field.type)]):
+            raise TypeError(f"{field.name} is {value!r}, not of type {field.type}")
+    return score
 
 
 def _same(one: float, other: float) -> bool:
