@@ -87,6 +87,20 @@ class Optimizer(Config):
     at_switch: AtSwitch = AtSwitch.CONTINUE
 
 
+class Validation(Config):
+    """Validation losses along the way. They observe a run and never change it, so they are not part of its identity.
+
+    Attributes:
+        points: about how many times over a run.
+        rows: rows of the validation text, the same ones each time.
+        objectives: each is asked with a mask set that never changes, whatever objective rules the phase.
+    """
+
+    points: int = Field(16, ge=0)
+    rows: int = Field(32, ge=1)
+    objectives: tuple[Schedule, ...] = (Schedule.parse("clm"), Schedule.parse("mlm(0.15)"))
+
+
 class Pretrain(Config):
     """A pretraining run.
 
@@ -98,6 +112,7 @@ class Pretrain(Config):
         batch: shape of a step.
         learning_rate, optimizer: how to learn.
         seed: of initialisation, order of rows and masks.
+        validation: losses on held-out text.
     """
 
     corpus: Corpus = Corpus()
@@ -109,6 +124,7 @@ class Pretrain(Config):
     learning_rate: LearningRate = LearningRate()
     optimizer: Optimizer = Optimizer()
     seed: int = Field(0, ge=0)
+    validation: Validation = Validation()
 
     @model_validator(mode="after")
     def _fits(self) -> Pretrain:

@@ -75,6 +75,11 @@ class LMBatch:
 class Objective(Protocol):
     """The face of an objective; str() gives its notation."""
 
+    @property
+    def asked_share(self) -> float:
+        """About which share of the tokens is asked, for counting cost; the mean over a ramp."""
+        ...
+
     def at(self, progress: float) -> Objective:
         """The objective with its ramps resolved at a point 0 .. 1 of its phase."""
         ...
@@ -103,6 +108,8 @@ class Ratio:
 @dataclasses.dataclass(frozen=True)
 class CLM:
     """Causal language modelling: position t answers token t + 1 of its own document."""
+
+    asked_share = 1.0
 
     def at(self, progress: float) -> CLM:
         return self
@@ -138,6 +145,10 @@ class MLM:
     ratio: Ratio
     fate: Fate = Fate()
 
+    @property
+    def asked_share(self) -> float:
+        return (self.ratio.start + self.ratio.stop) / 2
+
     def at(self, progress: float) -> MLM:
         return dataclasses.replace(self, ratio=self.ratio.at(progress))
 
@@ -168,6 +179,10 @@ class MNTP:
     ratio: Ratio
     fate: Fate = Fate()
 
+    @property
+    def asked_share(self) -> float:
+        return (self.ratio.start + self.ratio.stop) / 2
+
     def at(self, progress: float) -> MNTP:
         return dataclasses.replace(self, ratio=self.ratio.at(progress))
 
@@ -190,6 +205,11 @@ class Mixture:
     """
 
     parts: tuple[tuple[Objective, int], ...]
+
+    @property
+    def asked_share(self) -> float:
+        weights = [weight for _, weight in self.parts]
+        return sum(objective.asked_share * weight for objective, weight in self.parts) / sum(weights)
 
     def at(self, progress: float) -> Mixture:
         return Mixture(tuple((objective.at(progress), weight) for objective, weight in self.parts))

@@ -1,0 +1,230 @@
+"""Do what is not done, on this machine: resident workers from a preloaded server process, one job at a time each."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol
+
+from antiphon.config import UserError
+from antiphon.machine import Machine
+from antiphon.study.jobs import Job
+
+GRACE_SECONDS = 20.0
+
+
+class Watcher(Protocol):
+    """Who is told how the work goes."""
+
+    def started(self, worker: int, job: Job) -> None: ...
+    def progress(self, worker: int, job: Job, facts: dict[str, Any]) -> None: ...
+    def finished(self, worker: int, job: Job, seconds: float) -> None: ...
+    def failed(self, job: Job, reason: str) -> None: ...
+    def refresh(self) -> None: ...
+
+
+@dataclasses.dataclass
+class _Worker:
+    """A process of ours: its pipe, and the job it is at."""
+
+    process: Any
+    pipe: Connection
+    job: Job | None = None
+    began: float = 0.0
+
+
+def workers(machine: Machine) -> int:
+    """How many jobs run at once: as asked, or one for each core this process may use."""
+    return machine.workers or max(1, len(os.sched_getaffinity(0)) // machine.threads)
+
+
+def launch(todo: Sequence[Job], machine: Machine, watcher: Watcher) -> list[tuple[Job, str]]:
+    """Do jobs, each after the one it needs.
+
+    Args:
+        todo: the jobs; a job it needs that is not among them is done already.
+        machine: where and how many at once.
+        watcher: told how it goes.
+
+    Returns:
+        The jobs that failed, with the reasons, and those that could not start because of them.
+
+    Raises:
+        KeyboardInterrupt: after the workers have saved their states.
+    """
+    if not todo:
+        return []
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
+        # One thread a worker: two busy processes with two threads each on two cores would halve each other.
+        os.environ[name] = str(machine.threads)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["antiphon.study.work"])
+    launcher = _Launcher(context, list(todo), machine, watcher)
+    before = signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        return launcher.run(min(workers(machine), len(todo)))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _as_interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+class _Launcher:
+    def __init__(self, context: Any, todo: list[Job], machine: Machine, watcher: Watcher) -> None:
+        self.context, self.machine, self.watcher = context, machine, watcher
+        self.waiting = {job.id: job for job in todo}
+        self.order = _order(todo)
+        self.stop = context.Event()
+        self.pool: dict[int, _Worker] = {}
+        self.failures: list[tuple[Job, str]] = []
+        self.died: dict[str, int] = {}
+
+    def run(self, count: int) -> list[tuple[Job, str]]:
+        try:
+            for number in range(count):
+                self.pool[number] = self.start_worker()
+            while self.waiting or any(worker.job for worker in self.pool.values()):
+                self.hand_out()
+                if not any(worker.job for worker in self.pool.values()):
+                    break
+                self.listen(0.25)
+                self.watcher.refresh()
+            for job in self.waiting.values():
+                self.failures.append((job, "not started: what it starts from failed"))
+            return self.failures
+        except KeyboardInterrupt:
+            self.wind_down()
+            raise
+        finally:
+            for worker in self.pool.values():
+                worker.process.kill()
+
+    def start_worker(self) -> _Worker:
+        ours, theirs = self.context.Pipe()
+        process = self.context.Process(target=_serve, args=(theirs, self.machine, self.stop), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+    def hand_out(self) -> None:
+        busy = {worker.job.id for worker in self.pool.values() if worker.job}
+        for number, worker in self.pool.items():
+            if worker.job is None:
+                ready = (self.waiting[name] for name in self.order if name in self.waiting)
+                job = next((job for job in ready if job.needs not in self.waiting and job.needs not in busy), None)
+                if job is None:
+                    return
+                if job.needs in {failed.id for failed, _ in self.failures}:
+                    del self.waiting[job.id]
+                    self.failures.append((job, "not started: what it starts from failed"))
+                    return self.hand_out()
+                del self.waiting[job.id]
+                worker.job, worker.began = job, time.monotonic()
+                busy.add(job.id)
+                worker.pipe.send(job.work)
+                self.watcher.started(number, job)
+
+    def listen(self, seconds: float) -> None:
+        pipes = {worker.pipe: number for number, worker in self.pool.items()}
+        for pipe in wait(list(pipes), timeout=seconds):
+            number = pipes[pipe]  # pyright: ignore[reportArgumentType]
+            worker = self.pool[number]
+            try:
+                kind, facts = worker.pipe.recv()
+            except (EOFError, ConnectionResetError):
+                self.bury(number)
+                continue
+            job = worker.job
+            if job is None:
+                continue
+            if kind == "progress":
+                self.watcher.progress(number, job, facts)
+                continue
+            worker.job = None
+            if kind == "done":
+                self.watcher.finished(number, job, time.monotonic() - worker.began)
+            elif kind == "failed":
+                self.fail(job, facts)
+
+    def bury(self, number: int) -> None:
+        """A worker died: its job is tried once more by a new worker, then counts as failed."""
+        worker = self.pool[number]
+        worker.process.join(5)
+        self.pool[number] = self.start_worker()
+        job = worker.job
+        if job is None:
+            return
+        self.died[job.id] = self.died.get(job.id, 0) + 1
+        if self.died[job.id] < 2:
+            self.waiting[job.id] = job
+        else:
+            code = worker.process.exitcode
+            self.fail(job, f"its worker died twice (exit code {code}; -9 is often a lack of memory)")
+
+    def fail(self, job: Job, reason: str) -> None:
+        self.failures.append((job, reason))
+        self.watcher.failed(job, reason)
+
+    def wind_down(self) -> None:
+        """Ask the workers to save and stop; a second interrupt does not wait."""
+        self.stop.set()
+        end = time.monotonic() + GRACE_SECONDS
+        while any(worker.job for worker in self.pool.values()) and time.monotonic() < end:
+            self.listen(0.25)
+            self.watcher.refresh()
+
+
+def _order(todo: Sequence[Job]) -> list[str]:
+    """Job ids in the order they are handed out: the longest way to the end first, so that no core idles at the end.
+
+    Fine-tunings fill in behind the pretrainings, in the order of the plan.
+    """
+    below: dict[str, float] = {}
+    for job in reversed(todo):
+        below[job.id] = below.get(job.id, 0.0) + job.weight
+        if job.is_pretraining and job.needs:
+            below[job.needs] = max(below.get(job.needs, 0.0), below[job.id])
+    ranked = sorted(todo, key=lambda job: (not job.is_pretraining, -below[job.id] if job.is_pretraining else 0))
+    return [job.id for job in ranked]
+
+
+def _serve(pipe: Connection, machine: Machine, stop: Any) -> None:
+    """A worker's life: take a job, do it, say how it went; end with the launcher."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    from antiphon.pretrain.run import Interrupted
+    from antiphon.study.work import execute
+
+    while True:
+        try:
+            work = pipe.recv()
+        except EOFError:
+            return
+        try:
+            execute(work, machine, lambda facts: pipe.send(("progress", facts)), stop.is_set)
+            pipe.send(("done", None))
+        except Interrupted:
+            pipe.send(("interrupted", None))
+        except UserError as error:
+            pipe.send(("failed", str(error)))
+        except Exception:
+            pipe.send(("failed", traceback.format_exc()))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+

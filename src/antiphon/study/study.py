@@ -1,0 +1,178 @@
+"""A study as a value: what is compared, on which tasks, over which seeds. Read from YAML or Python, closed and typed."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, model_validator
+
+from antiphon.config import Config, UserError, nearest
+from antiphon.finetune.config import Protocol
+from antiphon.machine import Machine
+from antiphon.pretrain.amount import Amount, Unit
+from antiphon.pretrain.config import Pretrain
+from antiphon.pretrain.schedule import Schedule
+
+
+class Axes(Config):
+    """What varies. Every combination is one pretraining run.
+
+    Attributes:
+        schedule: the arms that are compared: a name and a schedule each.
+        seed: pretraining seeds.
+    """
+
+    schedule: dict[str, Schedule] = Field(min_length=1)
+    seed: tuple[int, ...] = Field((0,), min_length=1)
+
+
+class Finetuning(Protocol):
+    """How every checkpoint is fine-tuned and scored: the protocol, and the axes of the fine-tunings.
+
+    Attributes:
+        tasks: names in the catalog.
+        learning_rates: the grid; the best is chosen on validation.
+        seeds: of the fine-tunings.
+        data: folder that holds the data sets of tasks that need one.
+    """
+
+    tasks: tuple[str, ...] = ()
+    learning_rates: tuple[float, ...] = Field((1e-4,), min_length=1)
+    seeds: tuple[int, ...] = Field((0,), min_length=1)
+    data: str = ""
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Finetuning:
+        for name in ("tasks", "learning_rates", "seeds"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} {list(values)} names one value twice")
+        if any(rate <= 0 for rate in self.learning_rates):
+            raise ValueError(f"learning_rates {list(self.learning_rates)} must all be more than zero")
+        return self
+
+
+class Study(Config):
+    """A controlled study.
+
+    Attributes:
+        name: names its folder of reports.
+        question: what it asks, one sentence.
+        expectation: what is expected, written down before the results are seen.
+        cost: what it takes, in words.
+        baseline: the arm that others are compared with.
+        pretrain: what all runs share.
+        axes: what varies.
+        readings: the moments of a run, in percent of its steps, whose checkpoint is fine-tuned; the last is 100%.
+        finetune: how checkpoints are scored.
+        machine: where it runs, unless the command line says otherwise; never part of a run's identity.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    question: str = ""
+    expectation: str = ""
+    cost: str = ""
+    baseline: str
+    pretrain: Mapping[str, Any] = Field(default_factory=dict)
+    axes: Axes
+    readings: tuple[Amount, ...] = (Amount(100, Unit.PERCENT),)
+    finetune: Finetuning = Finetuning()
+    machine: Machine = Machine()
+
+    @model_validator(mode="after")
+    def _sound(self) -> Study:
+        arms = list(self.axes.schedule)
+        if self.baseline not in arms:
+            raise ValueError(f"baseline {self.baseline!r} is not an arm; {nearest(self.baseline, arms)}")
+        shares = [reading.value for reading in self.readings]
+        if any(reading.unit is not Unit.PERCENT for reading in self.readings) or shares != sorted(set(shares)):
+            raise ValueError(f"readings {[str(reading) for reading in self.readings]} must be rising percentages")
+        if not shares or shares[-1] != 100:
+            raise ValueError(f"the last reading must be 100%, got {[str(reading) for reading in self.readings]}")
+        for axis in Axes.model_fields:
+            if axis in self.pretrain:
+                raise ValueError(f"pretrain.{axis} varies in this study: give it as axes.{axis}")
+        return self
+
+    def runs(self) -> dict[tuple[str, int], Pretrain]:
+        """Every pretraining run, by (arm, seed), in the order of the axes.
+
+        Raises:
+            UserError: a combination is not a valid run.
+        """
+        return {
+            (arm, seed): Pretrain.read({**self.pretrain, "schedule": schedule, "seed": seed}, "pretrain")
+            for arm, schedule in self.axes.schedule.items()
+            for seed in self.axes.seed
+        }
+
+
+def read(path: Path, changes: Sequence[str] = ()) -> Study:
+    """Read a study file.
+
+    Args:
+        path: a YAML file.
+        changes: "key.key=value" overrides; the value is read as YAML.
+
+    Raises:
+        UserError: the file is missing or not YAML, a key is unknown (the nearest real one is named), a value is wrong.
+    """
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}). Give the path of a study file.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: a study file is a mapping with keys such as name, pretrain and axes, not {data!r}.")
+    data = copy.deepcopy(data)
+    for change in changes:
+        _set(data, change)
+    study = Study.read(data, str(path))
+    study.runs()
+    return study
+
+
+def _set(data: dict[str, Any], change: str) -> None:
+    key, mark, text = change.partition("=")
+    if not mark or not key:
+        raise UserError(f"--set {change!r}: write KEY=VALUE, for example pretrain.corpus=mytext/")
+    place = data
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = place.get(parent)
+        if isinstance(inner, str) and parent in ("corpus", "tokenizer"):
+            inner = {"path": inner}
+        place[parent] = inner if isinstance(inner, dict) else {}
+        place = place[parent]
+    try:
+        place[last] = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise UserError(f"--set {change!r}: the value is not valid YAML ({error})") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which 1e-3 is a number (YAML 1.1, which PyYAML follows, wants 1.0e-3) and a repeated key is an error."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for number, key in enumerate(keys):
+            if key in keys[:number]:
+                raise yaml.YAMLError(f"line {node.start_mark.line + 1}: the key {key!r} is given twice")
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    key: [item for item in resolvers if item[0] != "tag:yaml.org,2002:float"]
+    for key, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d+)?$|^[-+]?\.(?:inf|Inf)$|^\.(?:nan|NaN)$"),
+    list("-+0123456789."),
+)
