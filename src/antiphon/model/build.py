@@ -60,6 +60,11 @@ def load(folder: Path) -> LanguageModel:
     return model
 
 
+def save(model: LanguageModel, folder: Path) -> None:
+    """Write weights and config into a folder, in Hugging Face form."""
+    model.save_pretrained(folder)
+
+
 def use_kernel(model: LanguageModel, kernel: Kernel) -> None:
     """Make the model compute attention with this kernel from now on."""
     model.set_attn_implementation(kernel.value)

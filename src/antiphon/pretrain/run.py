@@ -209,6 +209,7 @@ class _Trainer:
             "learning_rate": done.learning_rate,
             "gradient_norm": done.gradient_norm,
             "tokens_per_second": speed,
+            "seconds": now - self.reported_at,
         }
         self.sums, self.reported_at, self.reported_step = {}, now, done.step
         if self.ranks.rank == 0:

@@ -98,8 +98,6 @@ class _Launcher:
                     break
                 self.listen(0.25)
                 self.watcher.refresh()
-            for job in self.waiting.values():
-                self.failures.append((job, "not started: what it starts from failed"))
             return self.failures
         except KeyboardInterrupt:
             self.wind_down()
@@ -116,20 +114,18 @@ class _Launcher:
         return _Worker(process, ours)
 
     def hand_out(self) -> None:
-        busy = {worker.job.id for worker in self.pool.values() if worker.job}
+        """Give every idle worker a job whose beginning is there."""
+        lost = {failed.id for failed, _ in self.failures}
+        for name in [name for name in self.order if name in self.waiting and self.waiting[name].needs in lost]:
+            lost.add(name)
+            self.failures.append((self.waiting.pop(name), "not started: what it starts from failed"))
         for number, worker in self.pool.items():
-            if worker.job is None:
-                ready = (self.waiting[name] for name in self.order if name in self.waiting)
-                job = next((job for job in ready if job.needs not in self.waiting and job.needs not in busy), None)
-                if job is None:
-                    return
-                if job.needs in {failed.id for failed, _ in self.failures}:
-                    del self.waiting[job.id]
-                    self.failures.append((job, "not started: what it starts from failed"))
-                    return self.hand_out()
+            busy = {other.job.id for other in self.pool.values() if other.job}
+            ready = (self.waiting[name] for name in self.order if name in self.waiting)
+            job = next((job for job in ready if job.needs not in self.waiting and job.needs not in busy), None)
+            if worker.job is None and job is not None:
                 del self.waiting[job.id]
                 worker.job, worker.began = job, time.monotonic()
-                busy.add(job.id)
                 worker.pipe.send(job.work)
                 self.watcher.started(number, job)
 

@@ -1,0 +1,40 @@
+"""The model card that goes with an export: where the weights come from, in facts."""
+
+from __future__ import annotations
+
+from antiphon import __version__
+from antiphon.study.plan import Plan, Reading
+
+
+def card(found: Plan, reading: Reading) -> str:
+    """The README.md of an exported checkpoint.
+
+    Args:
+        found: the study's plan.
+        reading: the checkpoint.
+    """
+    course = found.courses[reading.arm, reading.seed]
+    words = round(reading.tokens * course.sizes.words_a_token)
+    return f"""---
+library_name: transformers
+pipeline_tag: fill-mask
+---
+
+# {found.study.name}: {reading.arm}, seed {reading.seed}, {reading.label} of the schedule
+
+A bidirectional text encoder pretrained with Antiphon {__version__}.
+
+| | |
+|---|---|
+| schedule | `{course.run.schedule}` |
+| step | {reading.step} of {course.steps} |
+| tokens seen | {reading.tokens:,} |
+| words seen | {words:,} |
+| corpus | `{course.run.corpus.path}`, identity `{found.corpus}` |
+| state | `{reading.state}` |
+| study | {found.study.question} |
+
+```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+```
+"""

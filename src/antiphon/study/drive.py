@@ -1,0 +1,169 @@
+"""What the verbs do, one function each; words for the reader, calls into the rooms below."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from antiphon.config import UserError, nearest
+from antiphon.data import prepare as preparation
+from antiphon.files import lock
+from antiphon.study import launch
+from antiphon.study.console import LiveConsole, clock
+from antiphon.study.jobs import jobs, missing
+from antiphon.study.plan import Plan, Reading
+from antiphon.study.plan import plan as make_plan
+from antiphon.study.study import Study
+from antiphon.study.workspace import Workspace
+
+
+def run(study: Study, space: Workspace, console: Console, command: str) -> int:
+    """Do everything a study still lacks, then report. The exit code is 1 when a job failed."""
+    import time
+
+    began = time.monotonic()
+    space.sweep()
+    prepare(study, space, console)
+    found = planned(study, space)
+    every = jobs(found, space)
+    todo = missing(every)
+    _say_what_is_left(console, study, len(every), every, todo)
+    failures: list[tuple[Any, str]] = []
+    if todo:
+        count = min(launch.workers(study.machine), len(todo))
+        with LiveConsole(console, todo, len(every) - len(todo), count) as watcher:
+            failures = launch.launch(todo, study.machine, watcher)
+        console.print(f"{len(todo) - len(failures)} jobs done in {clock(time.monotonic() - began)}", highlight=False)
+    if todo or not (space.report(study.name) / "index.html").is_file():
+        report(study, space, console, command)
+    else:
+        console.print(f"nothing to do; the report is {space.report(study.name) / 'index.html'}", highlight=False, soft_wrap=True)
+    if failures:
+        console.print(f"[red]{len(failures)} jobs failed or could not start[/red]; the same command tries them again")
+    return 1 if failures else 0
+
+
+def prepare(study: Study, space: Workspace, console: Console) -> None:
+    """Prepare the corpus of a study, unless that is done."""
+    pretrain = next(iter(study.runs().values()))
+    identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
+    folder = space.corpus(identity)
+    if folder.is_dir():
+        return
+    console.print(f"preparing corpus {pretrain.corpus.path!r}", highlight=False)
+    last = [""]
+
+    def say(facts: dict[str, Any]) -> None:
+        if facts["note"] != last[0] and console.is_terminal:
+            console.print(f"  {facts['note']}", highlight=False)
+        last[0] = facts["note"]
+
+    with lock(space.root / "corpora" / "lock", wait=True, holder="another `antiphon prepare`"):
+        preparation.prepare(pretrain.corpus, pretrain.tokenizer, folder, space.root, launch.workers(study.machine), say)
+    facts = preparation.facts(folder)
+    for split in preparation.SPLITS:
+        part = facts[split]
+        left_out = f"; {part['empty']} empty documents left out" if part["empty"] else ""
+        console.print(
+            f"  {split}: {part['words']:,} words, {part['tokens']:,} tokens, {part['documents']:,} documents{left_out}",
+            highlight=False,
+        )
+
+
+def planned(study: Study, space: Workspace) -> Plan:
+    """The plan of a study whose corpus is prepared."""
+    found, _ = _planned(study, space)
+    return found
+
+
+def report(study: Study, space: Workspace, console: Console, command: str) -> None:
+    """Write the page and the tables from what is done so far, and print the table."""
+    from antiphon.report import page, tables
+    from antiphon.report.findings import find
+    from antiphon.study.tell import tell
+
+    found, facts = _planned(study, space)
+    story = tell(found, space, facts, command)
+    path = page.write(story, space.report(study.name))
+    console.print(tables.terminal(find(story)))
+    console.print(tables.legend(find(story)), highlight=False)
+    console.print(f"report: {path}", highlight=False, soft_wrap=True)
+
+
+def status(study: Study, space: Workspace, console: Console) -> None:
+    """Say what is done and what is not."""
+    found = planned(study, space)
+    every = jobs(found, space)
+    todo = missing(every)
+    _say_what_is_left(console, study, len(every), every, todo)
+    for job in every:
+        if job.is_pretraining:
+            partial = sorted(space.partial(job.id).glob("step-*"))
+            steps = f", saved at step {int(partial[-1].name.split('-')[1])}" if partial and not job.done.exists() else ""
+            console.print(f"  {'done   ' if job.done.exists() else 'to do  '} {job.title}{steps}", highlight=False)
+
+
+def export(study: Study, name: str, target: Path, space: Workspace, console: Console) -> None:
+    """Write the checkpoint of one run as a public encoder."""
+    from antiphon.data.prepare import Prepared
+
+    found = planned(study, space)
+    reading = _reading(found, name)
+    state = space.state(reading.state)
+    if not state.is_dir():
+        raise UserError(f"run {name!r}: not trained yet. Run the study first: antiphon run FILE.")
+    from antiphon.model.export import export as write
+    from antiphon.study.card import card
+
+    prepared = Prepared.open(space.corpus(found.corpus))
+    encoder = prepared.encoder
+    specials = {"pad": encoder.pad, "bos": encoder.bos, "eos": encoder.eos, "mask": encoder.mask}
+    write(state, target, prepared.tokenizer_files, specials, card(found, reading))
+    console.print(f"{target}: an encoder for AutoModel and AutoModelForMaskedLM; logits checked", highlight=False, soft_wrap=True)
+
+
+def _reading(found: Plan, name: str) -> Reading:
+    wanted, _, label = name.partition("@")
+    arm, _, seed = wanted.partition("/")
+    arms = list(found.study.axes.schedule)
+    if arm not in arms:
+        raise UserError(f"run {name!r}: no arm {arm!r} in study {found.study.name}; {nearest(arm, arms)}")
+    for reading in found.readings:
+        if reading.arm == arm and str(reading.seed) == (seed or str(found.study.axes.seed[0])):
+            if reading.label == (label or str(found.study.readings[-1])):
+                return reading
+    raise UserError(
+        f"run {name!r}: the study has seeds {', '.join(map(str, found.study.axes.seed))} and readings "
+        f"{', '.join(map(str, found.study.readings))}; write ARM/SEED@READING."
+    )
+
+
+def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
+    from antiphon.finetune.catalog import revision
+
+    pretrain = next(iter(study.runs().values()))
+    identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
+    folder = space.corpus(identity)
+    if not folder.is_dir():
+        raise UserError(f"the corpus {pretrain.corpus.path!r} is not prepared yet. Run `antiphon prepare` or `antiphon run`.")
+    facts = preparation.facts(folder)
+    data = revision(study.finetune.tasks, study.finetune.data, space.root)
+    return make_plan(study, identity, facts, data), facts
+
+
+def _say_what_is_left(console: Console, study: Study, total: int, every: list[Any], todo: list[Any]) -> None:
+    kinds = Counter(job.is_pretraining for job in todo)
+    done = total - len(todo)
+    if not todo:
+        console.print(f"study {study.name}: all {total} jobs are done", highlight=False)
+        return
+    skipped = f"{done} of {total} jobs are done and skipped; " if done else ""
+    console.print(
+        f"study {study.name}: {skipped}to do: {kinds[True]} pretraining segments, {kinds[False]} fine-tunings",
+        highlight=False,
+    )
+
+
