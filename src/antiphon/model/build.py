@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from antiphon.config import UserError
 from antiphon.draws import seed_of
@@ -15,6 +16,9 @@ from antiphon.model.attention import Attention, Kernel, kernel_mask
 from antiphon.model.presets import Model
 
 LanguageModel = LlamaForCausalLM
+
+# Workers share one terminal; a bar for each small file that is read or written would bury everything else.
+disable_progress_bar()
 
 
 def build(shape: Model, vocabulary: int, seed: int) -> LanguageModel:

@@ -88,8 +88,8 @@ def report(study: Study, space: Workspace, console: Console, command: str) -> No
     found, facts = _planned(study, space)
     story = tell(found, space, facts, command)
     path = page.write(story, space.report(study.name))
-    console.print(tables.terminal(find(story)))
-    console.print(tables.legend(find(story)), highlight=False)
+    if story.observations:
+        console.print(tables.terminal(find(story)))
     console.print(f"report: {path}", highlight=False, soft_wrap=True)
 
 
@@ -142,7 +142,7 @@ def _reading(found: Plan, name: str) -> Reading:
 
 
 def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
-    from antiphon.finetune.catalog import revision
+    from antiphon.finetune.revision import revision
 
     pretrain = next(iter(study.runs().values()))
     identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)

@@ -103,8 +103,7 @@ class _Launcher:
             self.wind_down()
             raise
         finally:
-            for worker in self.pool.values():
-                worker.process.kill()
+            self.dismiss()
 
     def start_worker(self) -> _Worker:
         ours, theirs = self.context.Pipe()
@@ -169,6 +168,16 @@ class _Launcher:
     def fail(self, job: Job, reason: str) -> None:
         self.failures.append((job, reason))
         self.watcher.failed(job, reason)
+
+    def dismiss(self) -> None:
+        """End all workers: an idle one ends when its pipe closes, a busy one is killed; what it saved is on disk."""
+        for worker in self.pool.values():
+            worker.pipe.close()
+            if worker.job is not None:
+                worker.process.kill()
+        for worker in self.pool.values():
+            worker.process.join(5)
+            worker.process.kill()
 
     def wind_down(self) -> None:
         """Ask the workers to save and stop; a second interrupt does not wait."""

@@ -112,14 +112,14 @@ def sizes(run: Pretrain, facts: Mapping[str, Any]) -> Sizes:
     return Sizes(run.batch.rows * run.batch.length, rows / run.batch.rows, train["words"] / train["tokens"])
 
 
-def plan(study: Study, corpus: str, facts: Mapping[str, Any], data: str = "") -> Plan:
+def plan(study: Study, corpus: str, facts: Mapping[str, Any], data: Mapping[str, str]) -> Plan:
     """Work out what a study needs.
 
     Args:
         study: the study.
         corpus: identity of its prepared corpus.
         facts: the manifest of that corpus.
-        data: identity of the data sets that its tasks read.
+        data: identity of the examples of each task.
 
     Raises:
         UserError: a schedule does not resolve into steps.
@@ -178,7 +178,7 @@ def _flops(course: Course, start: int, stop: int, vocabulary: int) -> float:
     return total
 
 
-def _scorings(study: Study, readings: list[Reading], data: str) -> tuple[Scoring, ...]:
+def _scorings(study: Study, readings: list[Reading], data: Mapping[str, str]) -> tuple[Scoring, ...]:
     settings = study.finetune
     shared = settings.model_dump(exclude={"tasks", "learning_rates", "seeds", "data"}, exclude_defaults=True)
     found: dict[str, Scoring] = {}
@@ -187,7 +187,7 @@ def _scorings(study: Study, readings: list[Reading], data: str) -> tuple[Scoring
             for seed in settings.seeds:
                 for rate in settings.learning_rates:
                     config = Finetune.read({**shared, "task": task, "learning_rate": rate, "seed": seed}, "finetune")
-                    job = job_id(state + data, config)
+                    job = job_id(state, config, data[task])
                     found[job] = Scoring(job, state, config)
     return tuple(found.values())
 
