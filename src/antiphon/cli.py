@@ -21,7 +21,9 @@ app = typer.Typer(
 console = Console()
 
 StudyFile = Annotated[Path, typer.Argument(help="A study file, such as studies/pocket.yaml.")]
-Changes = Annotated[list[str], typer.Option("--set", help="Override a value: KEY=VALUE, as in pretrain.corpus=mytext/.")]
+Changes = Annotated[
+    list[str], typer.Option("--set", help="Override a value: KEY=VALUE, as in pretrain.corpus=mytext/.")
+]
 Space = Annotated[Path, typer.Option("--workspace", help="Folder for everything that is computed.")]
 NONE: list[str] = []
 RUNS = Path("runs")
@@ -83,9 +85,13 @@ def report(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -
 
 @app.command()
 def export(
-    name: Annotated[str, typer.Argument(metavar="RUN", help="ARM, or ARM/SEED, or ARM/SEED@READING: mlm, mlm/1, mlm/1@20%.")],
+    name: Annotated[
+        str, typer.Argument(metavar="RUN", help="ARM, or ARM/SEED, or ARM/SEED@READING: mlm, mlm/1, mlm/1@20%.")
+    ],
     target: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the encoder.")],
-    study: Annotated[Path, typer.Option("--study", help="The study file the run belongs to.")] = Path("studies/pocket.yaml"),
+    study: Annotated[Path, typer.Option("--study", help="The study file the run belongs to.")] = Path(
+        "studies/pocket.yaml"
+    ),
     changes: Changes = NONE,
     workspace: Space = RUNS,
 ) -> None:
@@ -107,10 +113,14 @@ def main() -> None:
     try:
         app(standalone_mode=False)
     except UserError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {str(error).replace('[', chr(92) + '[')}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(
+            f"[red]error:[/red] {str(error).replace('[', chr(92) + '[')}", highlight=False, soft_wrap=True
+        )
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
-        Console(stderr=True).print(f"stopped after {time.monotonic() - began:.0f} s; the same command goes on from here")
+        Console(stderr=True).print(
+            f"stopped after {time.monotonic() - began:.0f} s; the same command goes on from here"
+        )
         sys.exit(130)
     except typer.Exit as done:
         sys.exit(done.exit_code)

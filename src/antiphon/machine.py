@@ -21,9 +21,9 @@ class Machine(Config):
         save_seconds: a running job saves its state this often, so that a crash costs at most that much.
     """
 
-    workers: int = Field(0, ge=0)
-    threads: int = Field(1, ge=1)
+    workers: int = Field(default=0, ge=0)
+    threads: int = Field(default=1, ge=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    micro_batch_rows: int = Field(0, ge=0)
-    save_seconds: float = Field(20.0, gt=0)
+    micro_batch_rows: int = Field(default=0, ge=0)
+    save_seconds: float = Field(default=20.0, gt=0)

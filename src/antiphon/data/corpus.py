@@ -35,7 +35,7 @@ class Corpus(Config):
 
     path: str = POCKET
     text_field: str = "text"
-    validation_share: float = Field(0.02, ge=0, lt=0.5)
+    validation_share: float = Field(default=0.02, ge=0, lt=0.5)
 
     @model_validator(mode="before")
     @classmethod
@@ -74,7 +74,9 @@ def files(corpus: Corpus) -> list[Path]:
     elif root.is_dir():
         found = sorted(path for path in root.rglob("*") if path.is_file() and _suffix(path) in _READERS)
     else:
-        raise UserError(f"corpus {corpus.path!r}: no such file or folder. Give a path, or 'pocket' for the built-in corpus.")
+        raise UserError(
+            f"corpus {corpus.path!r}: no such file or folder. Give a path, or 'pocket' for the built-in corpus."
+        )
     if not found or _suffix(found[0]) not in _READERS:
         raise UserError(f"corpus {corpus.path!r}: no file ending in {', '.join(_READERS)} here.")
     return found
@@ -110,7 +112,7 @@ def _read_text(path: Path, field: str) -> Iterator[str]:
     del field
     lines: list[str] = []
     size = 0
-    for _, line in _lines(path, open(path, "rb")):
+    for _, line in _lines(path, open(path, "rb")):  # noqa: SIM115 - closed by _lines
         if line.strip():
             lines.append(line.rstrip("\n"))
             size += len(line)

@@ -65,7 +65,12 @@ def facts(folder: Path) -> dict[str, Any]:
 
 
 def prepare(
-    corpus: Corpus, tokenizer: Tokenizer, folder: Path, workspace: Path, workers: int, progress: Callable[[dict[str, Any]], None]
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    folder: Path,
+    workspace: Path,
+    workers: int,
+    progress: Callable[[dict[str, Any]], None],
 ) -> None:
     """Tokenize a corpus into shards; does nothing when `folder` is there already.
 
@@ -101,9 +106,15 @@ def prepare(
             done = sum(writer.words for writer in writers.values())
             progress({"note": f"tokenizing: {done:,} words"})
         if not writers["train"].tokens:
-            raise UserError(f"corpus {corpus.path!r}: no text in it. Give a corpus with at least one document that is not blank.")
+            raise UserError(
+                f"corpus {corpus.path!r}: no text in it. Give a corpus with at least one document that is not blank."
+            )
         source = docstrings.manifest() if corpus.path == corpora.POCKET else {}
-        described = {"source": source, "tokenizer_hash": hashed, "corpus": corpus.model_dump(mode="json", exclude={"path"})}
+        described = {
+            "source": source,
+            "tokenizer_hash": hashed,
+            "corpus": corpus.model_dump(mode="json", exclude={"path"}),
+        }
         for writer in writers.values():
             writer.close({"tokenizer_hash": hashed})
         for name, writer in writers.items():

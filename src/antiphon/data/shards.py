@@ -32,8 +32,8 @@ class Writer:
         self._dtype = np.dtype(np.uint16 if encoder.size <= 2**16 else np.uint32)
         self._shards: list[tuple[str, int]] = []
         self._stream: BinaryIO | None = None
-        self._ends = open(folder / "ends.bin", "wb")
-        self._word_counts = open(folder / "words.bin", "wb")
+        self._ends = open(folder / "ends.bin", "wb")  # noqa: SIM115 - closed by close()
+        self._word_counts = open(folder / "words.bin", "wb")  # noqa: SIM115 - closed by close()
         self.documents = self.tokens = self.words = self.empty = 0
 
     def add(self, texts: list[str]) -> None:
@@ -56,7 +56,7 @@ class Writer:
                 if self._stream is not None:
                     self._stream.close()
                 name = f"tokens-{len(self._shards):05d}.bin"
-                self._stream = open(self._folder / name, "wb")
+                self._stream = open(self._folder / name, "wb")  # noqa: SIM115 - closed by close()
                 self._shards.append((name, 0))
             name, size = self._shards[-1]
             piece, array = np.split(array, [TOKENS_A_SHARD - size])
@@ -122,7 +122,9 @@ class Shards:
         try:
             manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise UserError(f"{folder}: not a complete folder of shards ({error}). Run `antiphon prepare` again.") from None
+            raise UserError(
+                f"{folder}: not a complete folder of shards ({error}). Run `antiphon prepare` again."
+            ) from None
         if manifest["tokenizer_hash"] != tokenizer_hash:
             raise UserError(
                 f"{folder}: the shards were made with another tokenizer (hash {manifest['tokenizer_hash'][:12]}, "

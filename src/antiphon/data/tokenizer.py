@@ -30,8 +30,8 @@ class Tokenizer(Config):
     """
 
     path: str = ""
-    vocabulary: int = Field(8192, ge=300)
-    train_characters: int = Field(20_000_000, ge=1)
+    vocabulary: int = Field(default=8192, ge=300)
+    train_characters: int = Field(default=20_000_000, ge=1)
 
     @model_validator(mode="before")
     @classmethod

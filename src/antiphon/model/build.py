@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,11 +57,14 @@ def load(folder: Path) -> LanguageModel:
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json here. Give a folder that holds a checkpoint in Hugging Face form.")
-    model, report = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    loaded: Any = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    model, report = loaded
     wrong = sorted(report["missing_keys"]) + sorted(report["unexpected_keys"])
     if wrong:
         # transformers would start the missing weights at random and only log it.
-        raise UserError(f"{folder}: the weights do not fit the model: {', '.join(wrong[:5])}. The checkpoint is damaged.")
+        raise UserError(
+            f"{folder}: the weights do not fit the model: {', '.join(wrong[:5])}. The checkpoint is damaged."
+        )
     return model
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint of ours as a public encoder: transformers' own EuroBERT classes, no remote code, checked before it is kept.
+"""A checkpoint of ours as a public encoder, in transformers' own EuroBERT classes; checked when written.
 
 A bidirectional Llama and EuroBERT are the same network with the same parameter names, so nothing is approximated.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers.models.auto.modeling_auto import AutoModelForMaskedLM
@@ -62,16 +63,10 @@ def export(checkpoint: Path, target: Path, companions: Sequence[Path], specials:
 
 
 def _config(model: build.LanguageModel, specials: dict[str, int]) -> EuroBertConfig:
-    values = {name: getattr(model.config, name) for name in SAME}
-    return EuroBertConfig(
-        **values,
-        rope_parameters=dict(model.config.rope_parameters),
-        pad_token_id=specials["pad"],
-        bos_token_id=specials["bos"],
-        eos_token_id=specials["eos"],
-        mask_token_id=specials["mask"],
-        is_causal=False,
-    )
+    values: dict[str, Any] = {name: getattr(model.config, name) for name in SAME}
+    values["rope_parameters"] = model.config.rope_parameters
+    values |= {f"{name}_token_id": token for name, token in specials.items()}
+    return EuroBertConfig(**values, is_causal=False)  # pyright: ignore[reportCallIssue]
 
 
 def _check(model: build.LanguageModel, written: Path) -> None:
@@ -90,6 +85,6 @@ def _check(model: build.LanguageModel, written: Path) -> None:
     difference = float((ours - theirs).abs().max())
     if not difference < 1e-4:
         raise UserError(
-            f"{written}: the exported model's logits differ by {difference:.3g} from the checkpoint's; nothing was exported. "
+            f"the exported model's logits differ by {difference:.3g} from the checkpoint's, so nothing was exported. "
             "The installed transformers release may have changed the EuroBERT classes; use the pinned one."
         )

@@ -12,7 +12,7 @@ from antiphon.config import Config
 class Model(Config):
     """A Llama-shaped network: pre-norm RMSNorm, rotary positions, SwiGLU, no biases.
 
-    Source: MLM-vs-CLM study (arXiv 2507.00994), Table 1 and section 2.1, which uses one such network for every objective.
+    Source: the MLM-vs-CLM study (arXiv 2507.00994), Table 1, which uses one such network for every objective.
 
     Attributes:
         family: the architecture.
@@ -24,16 +24,16 @@ class Model(Config):
     """
 
     family: Literal["llama"] = "llama"
-    layers: int = Field(4, ge=1)
-    width: int = Field(128, ge=8)
-    heads: int = Field(4, ge=1)
-    kv_heads: int = Field(0, ge=0)
-    ffn: int = Field(384, ge=8)
-    positions: int = Field(2048, ge=1)
+    layers: int = Field(default=4, ge=1)
+    width: int = Field(default=128, ge=8)
+    heads: int = Field(default=4, ge=1)
+    kv_heads: int = Field(default=0, ge=0)
+    ffn: int = Field(default=384, ge=8)
+    positions: int = Field(default=2048, ge=1)
     tied: bool = True
-    norm_epsilon: float = Field(1e-5, gt=0)
-    rope_theta: float = Field(10_000.0, gt=0)
-    initial_std: float = Field(0.02, gt=0)
+    norm_epsilon: float = Field(default=1e-5, gt=0)
+    rope_theta: float = Field(default=10_000.0, gt=0)
+    initial_std: float = Field(default=0.02, gt=0)
 
     @model_validator(mode="after")
     def _shape(self) -> Model:

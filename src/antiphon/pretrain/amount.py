@@ -25,7 +25,9 @@ class Unit(enum.Enum):
 
 
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
-PATTERN = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<scale>[kMB]?)(?![A-Za-z0-9.])\s*(?P<unit>%|(?:steps?|tokens?|words?|epochs?)\b)?")
+PATTERN = re.compile(
+    r"(?P<number>\d+(?:\.\d+)?)(?P<scale>[kMB]?)(?![A-Za-z0-9.])\s*(?P<unit>%|(?:steps?|tokens?|words?|epochs?)\b)?"
+)
 
 
 @dataclasses.dataclass(frozen=True)

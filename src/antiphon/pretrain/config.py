@@ -20,8 +20,8 @@ from antiphon.pretrain.schedule import Schedule, Span
 class Batch(Config):
     """The shape of a batch: B rows of T tokens, over all micro-batches and ranks."""
 
-    rows: int = Field(32, ge=1)
-    length: int = Field(128, ge=8)
+    rows: int = Field(default=32, ge=1)
+    length: int = Field(default=128, ge=8)
 
 
 class AtSwitch(enum.Enum):
@@ -44,12 +44,12 @@ class LearningRate(Config):
         at_switch: one curve over the whole schedule, or a curve of its own for each phase.
     """
 
-    peak: float = Field(1e-3, gt=0)
+    peak: float = Field(default=1e-3, gt=0)
     shape: Literal["wsd", "cosine", "linear", "constant"] = "wsd"
     warmup: Amount = Amount(5, Unit.PERCENT)
     decay: Amount = Amount(10, Unit.PERCENT)
     decay_form: Literal["linear", "sqrt"] = "linear"
-    final: float = Field(0.0, ge=0, le=1)
+    final: float = Field(default=0.0, ge=0, le=1)
     at_switch: AtSwitch = AtSwitch.CONTINUE
 
     def curve(self, steps: int, sizes: Sizes) -> np.ndarray:
@@ -74,15 +74,15 @@ class Optimizer(Config):
     """AdamW.
 
     Attributes:
-        betas, epsilon, weight_decay, clip: the usual; the defaults are the MLM-vs-CLM study's (arXiv 2507.00994, Table 1).
+        betas, epsilon, weight_decay, clip: the defaults are the MLM-vs-CLM study's (arXiv 2507.00994, Table 1).
         decay_all: decay norms and embeddings too, as the study's code does.
         at_switch: keep the moments at the border of two phases, or start them anew.
     """
 
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
-    epsilon: float = Field(1e-5, gt=0)
-    weight_decay: float = Field(0.1, ge=0)
-    clip: float = Field(1.0, gt=0)
+    epsilon: float = Field(default=1e-5, gt=0)
+    weight_decay: float = Field(default=0.1, ge=0)
+    clip: float = Field(default=1.0, gt=0)
     decay_all: bool = False
     at_switch: AtSwitch = AtSwitch.CONTINUE
 
@@ -96,8 +96,8 @@ class Validation(Config):
         objectives: each is asked with a mask set that never changes, whatever objective rules the phase.
     """
 
-    points: int = Field(16, ge=0)
-    rows: int = Field(32, ge=1)
+    points: int = Field(default=16, ge=0)
+    rows: int = Field(default=32, ge=1)
     objectives: tuple[Schedule, ...] = (Schedule.parse("clm"), Schedule.parse("mlm(0.15)"))
 
 
@@ -123,7 +123,7 @@ class Pretrain(Config):
     batch: Batch = Batch()
     learning_rate: LearningRate = LearningRate()
     optimizer: Optimizer = Optimizer()
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     validation: Validation = Validation()
 
     @model_validator(mode="after")
@@ -131,16 +131,20 @@ class Pretrain(Config):
         if self.batch.length > self.model.positions:
             raise ValueError(f"batch.length {self.batch.length} is more than model.positions {self.model.positions}")
         if self.budget is not None and not self.budget.absolute:
-            raise ValueError(f"budget {str(self.budget)!r} is not an amount of its own; write '400k tokens' or '2 epochs'")
+            raise ValueError(
+                f"budget {str(self.budget)!r} is not an amount of its own; write '400k tokens' or '2 epochs'"
+            )
         if self.schedule.absolute and self.budget is not None:
-            raise ValueError(f"budget {self.budget} and schedule '{self.schedule}' both fix the length; drop the budget")
+            raise ValueError(
+                f"budget {self.budget} and schedule '{self.schedule}' both fix the length; drop the budget"
+            )
         if not self.schedule.absolute and self.budget is None:
             raise ValueError(f"schedule '{self.schedule}' divides a whole; give a budget such as '400k tokens'")
         return self
 
 
 class Course:
-    """A run step by step: the objective, the learning rate and the switches of every step, and the identity of every state.
+    """A run step by step: objective, learning rate and switches of every step, and the identity of every state.
 
     Two runs that agree in everything but the schedule have the same state after `step` steps exactly when they agree
     in `identity(step)`, so a common beginning is trained once.

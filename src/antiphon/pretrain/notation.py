@@ -68,7 +68,9 @@ class _Reader:
         match = amounts.PATTERN.match(self.text, self.place)
         if match is None:
             if self.place < len(self.text) and self.text[self.place].isdigit():
-                self.fail("not an amount; write '25%', '6 epochs', '400k tokens', '200 steps', '1M words' or a bare share")
+                self.fail(
+                    "not an amount; write '25%', '6 epochs', '400k tokens', '200 steps', '1M words' or a bare share"
+                )
             return None
         try:
             found = Amount.of(match)

@@ -68,8 +68,9 @@ class LMBatch:
 
     def rows(self, chosen: slice | np.ndarray) -> LMBatch:
         """Some of the rows."""
-        parts = (self.inputs, self.labels, self.documents, self.positions)
-        return LMBatch(*(part[chosen] for part in parts), self.attention)
+        return LMBatch(
+            self.inputs[chosen], self.labels[chosen], self.documents[chosen], self.positions[chosen], self.attention
+        )
 
 
 class Objective(Protocol):

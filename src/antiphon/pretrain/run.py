@@ -29,7 +29,7 @@ from antiphon.train.parallel import Parallel
 REPORTS_A_RUN = 80
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818 - not an error
     """The run was asked to stop; its state is saved."""
 
 
@@ -119,7 +119,7 @@ class _Trainer:
             self.model = build.build(course.run.model, encoder.size, course.run.seed)
         else:
             self.model = build.load(origin)
-        self.model.to(self.device)
+        self.model.to(self.device)  # pyright: ignore[reportCallIssue, reportArgumentType]
         build.use_kernel(self.model, choose_kernel(self.device, self.precision, shape.length))
         self.optimizer = self._fresh_optimizer()
         if origin is not None:

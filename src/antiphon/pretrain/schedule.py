@@ -1,10 +1,10 @@
 """Schedules: which objective rules when, and their one-line notation.
 
-    mlm(0.4)                                              one objective
-    25% clm > 75% mlm(0.4)                                biphasic
-    6 epochs clm > 60 epochs mlm(0.15) > 6 epochs clm     AntLM
-    (1 clm > 4 mlm(0.15)) x 8                             many cycles; bare numbers are shares of the whole
-    mix(clm: 1, mntp(0.3 -> 0.15): 15)                    a ratio at every batch, mask ratio ramping down
+mlm(0.4)                                              one objective
+25% clm > 75% mlm(0.4)                                biphasic
+6 epochs clm > 60 epochs mlm(0.15) > 6 epochs clm     AntLM
+(1 clm > 4 mlm(0.15)) x 8                             many cycles; bare numbers are shares of the whole
+mix(clm: 1, mntp(0.3 -> 0.15): 15)                    a ratio at every batch, mask ratio ramping down
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ def check(schedule: Schedule) -> None:
         return
     kinds = {"absolute" if amount.absolute else amount.unit.name.lower() for amount in amounts}
     if len(kinds) > 1:
-        raise ValueError("lengths of different kinds: use percentages throughout, or shares, or steps/tokens/words/epochs")
+        raise ValueError(
+            "lengths of different kinds: use percentages throughout, or shares, or steps/tokens/words/epochs"
+        )
     total = sum(amount.value for amount in amounts)
     if amounts[0].unit is Unit.PERCENT and abs(total - 100) > 1e-6:
         raise ValueError(f"the percentages add up to {total:g}, not to 100")

@@ -80,7 +80,9 @@ class LiveConsole:
             self.live.update(self._drawing(), refresh=True)
         elif now - self.printed > LINE_SECONDS:
             self.printed = now
-            self.console.print(f"{self._summary()} | " + " | ".join(self.rows.values()), highlight=False, soft_wrap=True)
+            self.console.print(
+                f"{self._summary()} | " + " | ".join(self.rows.values()), highlight=False, soft_wrap=True
+            )
 
     def seconds_left(self) -> float | None:
         """About how long the rest takes; None while nothing is known."""
@@ -114,7 +116,10 @@ class LiveConsole:
         done = self.total - len(self.left)
         head = Table.grid(padding=(0, 1))
         head.add_row(ProgressBar(total=max(self.total, 1), completed=done, width=30), Text(self._summary()))
-        lines = [Text(f"  {self.rows.get(number, 'idle')}", overflow="ellipsis", no_wrap=True) for number in range(self.workers)]
+        lines = [
+            Text(f"  {self.rows.get(number, 'idle')}", overflow="ellipsis", no_wrap=True)
+            for number in range(self.workers)
+        ]
         return Group(head, *lines)
 
 

@@ -40,7 +40,9 @@ def run(study: Study, space: Workspace, console: Console, command: str) -> int:
     if todo or not (space.report(study.name) / "index.html").is_file():
         report(study, space, console, command)
     else:
-        console.print(f"nothing to do; the report is {space.report(study.name) / 'index.html'}", highlight=False, soft_wrap=True)
+        console.print(
+            f"nothing to do; the report is {space.report(study.name) / 'index.html'}", highlight=False, soft_wrap=True
+        )
     if failures:
         console.print(f"[red]{len(failures)} jobs failed or could not start[/red]; the same command tries them again")
     return 1 if failures else 0
@@ -102,7 +104,9 @@ def status(study: Study, space: Workspace, console: Console) -> None:
     for job in every:
         if job.is_pretraining:
             partial = sorted(space.partial(job.id).glob("step-*"))
-            steps = f", saved at step {int(partial[-1].name.split('-')[1])}" if partial and not job.done.exists() else ""
+            steps = (
+                f", saved at step {int(partial[-1].name.split('-')[1])}" if partial and not job.done.exists() else ""
+            )
             console.print(f"  {'done   ' if job.done.exists() else 'to do  '} {job.title}{steps}", highlight=False)
 
 
@@ -122,7 +126,9 @@ def export(study: Study, name: str, target: Path, space: Workspace, console: Con
     encoder = prepared.encoder
     specials = {"pad": encoder.pad, "bos": encoder.bos, "eos": encoder.eos, "mask": encoder.mask}
     write(state, target, prepared.tokenizer_files, specials, card(found, reading))
-    console.print(f"{target}: an encoder for AutoModel and AutoModelForMaskedLM; logits checked", highlight=False, soft_wrap=True)
+    console.print(
+        f"{target}: an encoder for AutoModel and AutoModelForMaskedLM; logits checked", highlight=False, soft_wrap=True
+    )
 
 
 def _reading(found: Plan, name: str) -> Reading:
@@ -132,9 +138,9 @@ def _reading(found: Plan, name: str) -> Reading:
     if arm not in arms:
         raise UserError(f"run {name!r}: no arm {arm!r} in study {found.study.name}; {nearest(arm, arms)}")
     for reading in found.readings:
-        if reading.arm == arm and str(reading.seed) == (seed or str(found.study.axes.seed[0])):
-            if reading.label == (label or str(found.study.readings[-1])):
-                return reading
+        wants = (arm, seed or str(found.study.axes.seed[0]), label or str(found.study.readings[-1]))
+        if (reading.arm, str(reading.seed), reading.label) == wants:
+            return reading
     raise UserError(
         f"run {name!r}: the study has seeds {', '.join(map(str, found.study.axes.seed))} and readings "
         f"{', '.join(map(str, found.study.readings))}; write ARM/SEED@READING."
@@ -148,7 +154,9 @@ def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
     identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
     folder = space.corpus(identity)
     if not folder.is_dir():
-        raise UserError(f"the corpus {pretrain.corpus.path!r} is not prepared yet. Run `antiphon prepare` or `antiphon run`.")
+        raise UserError(
+            f"the corpus {pretrain.corpus.path!r} is not prepared yet. Run `antiphon prepare` or `antiphon run`."
+        )
     facts = preparation.facts(folder)
     data = revision(study.finetune.tasks, study.finetune.data, space.root)
     return make_plan(study, identity, facts, data), facts
@@ -165,5 +173,3 @@ def _say_what_is_left(console: Console, study: Study, total: int, every: list[An
         f"study {study.name}: {skipped}to do: {kinds[True]} pretraining segments, {kinds[False]} fine-tunings",
         highlight=False,
     )
-
-

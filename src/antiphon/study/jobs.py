@@ -67,12 +67,20 @@ def jobs(found: Plan, space: Workspace) -> list[Job]:
     for segment in found.segments:
         arm, seed = segment.run
         work = PretrainWork(
-            space.root, found.corpus, found.courses[segment.run].run, segment.start, segment.stop, segment.origin, segment.target
+            space.root,
+            found.corpus,
+            found.courses[segment.run].run,
+            segment.start,
+            segment.stop,
+            segment.origin,
+            segment.target,
         )
         arms = "+".join(dict.fromkeys(name for name, _ in segment.users)) or arm
         title = f"pretrain {arms} seed {seed}"
         training.append(Job(segment.target, title, work, space.state(segment.target), segment.origin, segment.flops))
-    names = {reading.state: f"{reading.arm} seed {reading.seed} at {reading.label}" for reading in reversed(found.readings)}
+    names = {
+        reading.state: f"{reading.arm} seed {reading.seed} at {reading.label}" for reading in reversed(found.readings)
+    }
     scoring = []
     for item in found.scorings:
         work = ScoreWork(space.root, item.job, item.state, item.config, found.study.finetune.data)

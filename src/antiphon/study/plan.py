@@ -150,7 +150,9 @@ def _segments(courses: Mapping[RunKey, Course], readings: list[Reading], vocabul
             own[a].add(length)
     # Where runs agree, they must be cut at the same places, or a stretch would be trained in two ways.
     cuts = {
-        key: sorted(own[key] | {cut for other in courses if other != key for cut in own[other] if cut <= common[key, other]})
+        key: sorted(
+            own[key] | {cut for other in courses if other != key for cut in own[other] if cut <= common[key, other]}
+        )
         for key in courses
     }
     found: dict[str, Segment] = {}

@@ -1,4 +1,4 @@
-"""A study as a value: what is compared, on which tasks, over which seeds. Read from YAML or Python, closed and typed."""
+"""A study as a value: what is compared, on which tasks, over which seeds; from YAML or Python, closed and typed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Axes(Config):
     """
 
     schedule: dict[str, Schedule] = Field(min_length=1)
-    seed: tuple[int, ...] = Field((0,), min_length=1)
+    seed: tuple[int, ...] = Field(default=(0,), min_length=1)
 
 
 class Finetuning(Protocol):
@@ -42,8 +42,8 @@ class Finetuning(Protocol):
     """
 
     tasks: tuple[str, ...] = ()
-    learning_rates: tuple[float, ...] = Field((1e-4,), min_length=1)
-    seeds: tuple[int, ...] = Field((0,), min_length=1)
+    learning_rates: tuple[float, ...] = Field(default=(1e-4,), min_length=1)
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
     data: str = ""
 
     @model_validator(mode="after")

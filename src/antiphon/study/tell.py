@@ -103,7 +103,7 @@ def _cost(found: Plan, space: Workspace, facts: Mapping[str, Any]) -> dict[str, 
     run = next(iter(found.courses.values()))
     return {
         "corpus": f"{train['words']:,} words, {train['tokens']:,} tokens in {train['documents']:,} documents",
-        "pretraining": f"{found.tokens_shared / 1e6:,.2f}M tokens trained ({found.tokens_alone / 1e6:,.2f}M without sharing), "
+        "pretraining": f"{found.tokens_shared / 1e6:,.2f}M tokens ({found.tokens_alone / 1e6:,.2f}M without sharing), "
         f"{found.flops:.2g} floating-point operations, {pretraining / 60:.1f} worker-minutes",
         "one run": f"{run.steps} steps of {run.run.batch.rows} rows x {run.run.batch.length} tokens, "
         f"{run.steps * run.sizes.tokens_a_step / train['tokens']:.2f} epochs",

@@ -57,5 +57,3 @@ def _score(work: ScoreWork, machine: Machine, report: Report) -> None:
     data = Path(work.data).expanduser() if work.data else None
     scores = finetune(work.config, work.state, space.state(work.state), data, space.root, machine, report)
     table.write(space.scores(work.job), [dataclasses.replace(score, job=work.job) for score in scores])
-
-

@@ -29,7 +29,7 @@ class Log:
         """Open the log at `step`: later lines of an earlier try are dropped, since they will be written again."""
         kept = [line for line in read(path) if line["step"] <= step]
         write_text(path, "".join(json.dumps(line, sort_keys=True) + "\n" for line in kept))
-        self._stream = open(path, "a", encoding="utf-8")
+        self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
 
     def write(self, line: dict[str, Any]) -> None:
         """Append one report; it must hold "step"."""

@@ -13,11 +13,10 @@ from torch import nn
 from antiphon.model.loss import Loss
 from antiphon.train.parallel import Parallel
 
-
 Micro = TypeVar("Micro")
 
 
-class Diverged(Exception):
+class Diverged(Exception):  # noqa: N818 - says what happened
     """A step's loss or gradient was not finite. The step was not applied; the weights are those after `step` steps."""
 
     def __init__(self, step: int, what: str) -> None:

@@ -25,4 +25,6 @@ def adamw(
             (decayed if matrix or decay_all else plain).append(parameter)
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]
     # The default rate is never used: the loop sets it before the first step.
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=0.0, betas=betas, eps=epsilon, fused=True)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=0.0, betas=betas, eps=epsilon, fused=True
+    )
