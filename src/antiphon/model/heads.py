@@ -50,8 +50,8 @@ def linear(width: int, outputs: int, seed: int) -> nn.Linear:
     Source: the standard deviation is that of the encoder's own initialisation, as in BERT (arXiv 1810.04805).
     """
     generator = torch.Generator().manual_seed(seed_of(seed, "head"))
-    # skip_init: the default initialisation would draw from the global stream.
-    head = nn.utils.skip_init(nn.Linear, width, outputs)
+    # Made without numbers: the default initialisation would draw from the global stream.
+    head = nn.Linear(width, outputs, device="meta").to_empty(device="cpu")
     nn.init.normal_(head.weight, std=0.02, generator=generator)
     nn.init.zeros_(head.bias)
     return head
