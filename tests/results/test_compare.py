@@ -115,7 +115,9 @@ def test_failed_runs_are_left_out_and_counted_elsewhere() -> None:
 @pytest.mark.parametrize("values", [{}, {0: {}}, {0: {0: math.nan}}, {0: {0: math.nan}, 1: {0: math.nan}}])
 def test_nothing_finished_gives_no_number(values: Values) -> None:
     for found in (interval(values), study_interval(values)):
-        assert math.isnan(found.mean) and math.isnan(found.low) and found.method is Method.NONE
+        assert math.isnan(found.mean)
+        assert math.isnan(found.low)
+        assert found.method is Method.NONE
         assert not found.excludes_zero
     assert math.isnan(probability(values))
 
@@ -123,13 +125,15 @@ def test_nothing_finished_gives_no_number(values: Values) -> None:
 def test_one_value_gives_a_mean_without_interval() -> None:
     found = interval({0: {0: 0.4}})
     assert (found.mean, found.count, found.method) == (0.4, 1, Method.NONE)
-    assert math.isnan(found.low) and math.isnan(probability({0: {0: 0.4}}))
+    assert math.isnan(found.low)
+    assert math.isnan(probability({0: {0: 0.4}}))
 
 
 def test_equal_runs_differ_by_nothing() -> None:
     values = {0: {0: 0.4, 1: 0.5}, 1: {0: 0.6, 1: 0.7}}
     differences = paired(values, values)
-    assert probability(differences) == 1.0 and not interval(differences).excludes_zero
+    assert probability(differences) == 1.0
+    assert not interval(differences).excludes_zero
 
 
 def selected(arm: str, seed: int, tests: tuple[float, ...], rate: float = 1e-3) -> Selected:
@@ -153,12 +157,16 @@ def test_an_arm_is_compared_with_the_baseline() -> None:
             selected("mlm", 1, (0.4, 0.4)),
         ]
     )
-    assert found["mlm"].difference is None and math.isnan(found["mlm"].probability)
+    assert found["mlm"].difference is None
+    assert math.isnan(found["mlm"].probability)
     clm = found["clm"]
-    assert clm.difference is not None and clm.difference.mean == pytest.approx(0.15)
-    assert clm.difference_narrow is not None and clm.difference_narrow.method is Method.STUDY_FORMULA
+    assert clm.difference is not None
+    assert clm.difference.mean == pytest.approx(0.15)
+    assert clm.difference_narrow is not None
+    assert clm.difference_narrow.method is Method.STUDY_FORMULA
     assert (clm.num_runs, clm.num_failed, clm.num_missing, clm.tokens) == (12, 2, 4, 901)
-    assert clm.learning_rates == (1e-3, 2e-3) and clm.states == {0: "clm-0", 1: "clm-1"}
+    assert clm.learning_rates == (1e-3, 2e-3)
+    assert clm.states == {0: "clm-0", 1: "clm-1"}
 
 
 def test_an_arm_without_baseline_has_no_difference() -> None:
@@ -166,4 +174,5 @@ def test_an_arm_without_baseline_has_no_difference() -> None:
     assert found["clm"].difference is None
     found = by_arm([selected("clm", 0, (0.5, 0.7)), selected("mlm", 1, (0.5, 0.7))])
     difference = found["clm"].difference
-    assert difference is not None and math.isnan(difference.mean)
+    assert difference is not None
+    assert math.isnan(difference.mean)

@@ -159,11 +159,11 @@ def test_two_jobs_in_one_place_are_an_error() -> None:
     observations = rows(lambda rate, seed: rate, lambda *run: 0.1)
     first = observations[0]
     twin = Score(**{**first.score.__dict__, "job": "other"})
-    with pytest.raises(UserError, match="mlm-0-0.0001-0 and other both claim"):
+    with pytest.raises(UserError, match=r"mlm-0-0\.0001-0 and other both claim"):
         choose([*observations, Observation("mlm", 0, "100%", 1000, twin)], METRICS)
     assert choose([*observations, first], METRICS) == choose(observations, METRICS)
 
 
 def test_an_unknown_task_is_named() -> None:
-    with pytest.raises(UserError, match="'library'.*did you mean 'librarys'"):
+    with pytest.raises(UserError, match=r"'library'.*did you mean 'librarys'"):
         choose(rows(lambda *run: 0.1, lambda *run: 0.1), {"librarys": "accuracy"})

@@ -52,24 +52,25 @@ def test_a_contradiction_is_refused_and_names_both_files(tmp_path: Path, other: 
     table.write(tmp_path / "b.jsonl", [dataclasses.replace(ROW, value=other)])
     with pytest.raises(UserError, match="j1") as caught:
         table.read([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
-    assert "a.jsonl" in str(caught.value) and "b.jsonl:1" in str(caught.value)
+    assert "a.jsonl" in str(caught.value)
+    assert "b.jsonl:1" in str(caught.value)
 
 
 @pytest.mark.parametrize("line", ["{", "[1, 2]", "3", '{"job": "j1"}', "null"])
 def test_a_line_that_is_no_row_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.jsonl").write_text(line + "\n", encoding="utf-8")
-    with pytest.raises(UserError, match="a.jsonl:1: not a score row"):
+    with pytest.raises(UserError, match=r"a\.jsonl:1: not a score row"):
         table.read([tmp_path / "a.jsonl"])
 
 
 @pytest.mark.parametrize(("field", "value"), [("value", "0.5"), ("value", None), ("seed", "x"), ("task", 3)])
 def test_a_value_of_the_wrong_type_is_named(tmp_path: Path, field: str, value: object) -> None:
     table.write(tmp_path / "a.jsonl", [dataclasses.replace(ROW, **{field: value})])  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=f"a.jsonl:1: not a score row.*{field}"):
+    with pytest.raises(UserError, match=rf"a\.jsonl:1: not a score row.*{field}"):
         table.read([tmp_path / "a.jsonl"])
 
 
 def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="a.jsonl"):
+    with pytest.raises(UserError, match=r"a\.jsonl"):
         table.read([tmp_path / "a.jsonl"])
