@@ -229,6 +229,19 @@ Last words here.
     assert part.text == "Do two things:\nand then a third.\none two\nLast words here."
 
 
+def test_headings_of_one_s_own_cut_the_prose_and_are_dropped():
+    (part,) = read('''
+"""About the whole thing here.
+
+Details
+~~~~~~~
+More words on it.
+"""
+''')
+    assert part.text == "About the whole thing here.\nMore words on it."
+    assert part.text[: part.prose] == "About the whole thing here."
+
+
 def test_documentation_in_unusual_places_is_found_in_the_order_of_lines():
     source = textwrap.dedent('''
         """The module."""

@@ -58,7 +58,7 @@ def without_code(lines: list[str]) -> Iterator[str]:
     deeper: int | None = None  # while set, lines indented more than this belong to a block that is left out
     for line in lines:
         stripped = line.strip()
-        if stripped.startswith(("```", "~~~")):
+        if stripped.startswith("```"):
             fenced = not fenced and not (len(stripped) > 5 and stripped.endswith("```"))
             continue
         if fenced or (deeper is not None and (not stripped or indent(line) > deeper)):
