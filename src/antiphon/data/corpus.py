@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -164,9 +165,10 @@ def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
         return gzip.open(path, "rb")  # pyright: ignore[reportReturnType]
     if path.suffix == ".zst":
-        import zstandard
+        import pyarrow
 
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(open(path, "rb")))  # pyright: ignore
+        # Reads one frame after another, and refuses a last one that is cut, which zstandard's reader takes for the end.
+        return pyarrow.input_stream(str(path), compression="zstd")
     return open(path, "rb")
 
 
@@ -183,20 +185,14 @@ def _lines(path: Path, stream: IO[bytes], whole: bool = False) -> Iterator[tuple
                 yield number, line
                 number += line.endswith("\n")
         except UnicodeDecodeError as error:
+            # The bytes that would not decode begin where the last line ended, some lines before the fault.
+            number += error.object[: error.start].count(b"\n")
             raise UserError(
-                f"{path}: near line {number}: not UTF-8 (byte {error.object[error.start]:#04x}). "
+                f"{path}:{number}: not UTF-8 (byte {error.object[error.start]:#04x}). "
                 f"Convert the file first, for example: iconv -f LATIN1 -t UTF-8 {path.name}"
             ) from None
-        except (EOFError, OSError, *_damaged()) as error:
-            raise UserError(f"{path}: near line {number}: the compressed file is damaged ({error}).") from None
-
-
-def _damaged() -> tuple[type[Exception], ...]:
-    import zlib
-
-    import zstandard
-
-    return (zlib.error, zstandard.ZstdError)
+        except (EOFError, OSError, zlib.error) as error:
+            raise UserError(f"{path}: near line {number}: the file is damaged ({error}).") from None
 
 
 _READERS: dict[str, Callable[[Path, str], Iterator[str]]] = {
