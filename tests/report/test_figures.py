@@ -101,3 +101,7 @@ def test_spread_keeps_distance_order_and_bounds() -> None:
 def test_each_arm_has_its_own_look() -> None:
     looks = {(ink.colour(index), ink.marker(index)) for index in range(ink.NUM_COLOURS)}
     assert len(looks) == ink.NUM_COLOURS == len(ink.SHAPES) == len(ink.MARKERS)
+
+
+def test_kinds_of_objective_have_a_shade_each() -> None:
+    assert curves.shades(STORY) == {"clm": (0, ["clm"]), "mlm": (1, ["mlm(0.15)", "mlm(0.4)"])}

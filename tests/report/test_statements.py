@@ -114,7 +114,7 @@ def test_cautions_come_from_the_numbers() -> None:
     assert "The 3 final differences are not corrected" in cautions(STEADY)
     assert f"{0.05 * 3:.1f} of them would be expected" in cautions(STEADY)
     once = cautions({"mlm": (0.5,), "clm": (0.6,)})
-    assert "pretrained once" in once
+    assert "clm and mlm stand on one pretraining run" in once
     assert "cover fine-tuning seeds only" in once
     assert cautions(STEADY, missing=7).startswith("The study is not finished: 7 jobs to come.")
 

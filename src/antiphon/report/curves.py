@@ -24,9 +24,22 @@ LOSS_HEIGHT = 119.0  # points, of the axes
 SCORE_HEIGHT = 152.0
 
 
-def objectives(story: Story) -> list[str]:
-    """The objectives of the story's phases, sorted, so that each keeps its shade from study to study."""
-    return sorted({phase.objective for arm in story.arms for phase in arm.phases})
+def shades(story: Story) -> dict[str, tuple[int, list[str]]]:
+    """The kinds of objective in the story's phases ("clm", "mlm"), each with its shade and its objectives, sorted.
+
+    Kinds have shades, not objectives: a study of many mask ratios would run out of tints that an eye can tell apart,
+    and each figure names its objectives anyway.
+    """
+    kinds: dict[str, set[str]] = {}
+    for arm in story.arms:
+        for phase in arm.phases:
+            kinds.setdefault(kind(phase.objective), set()).add(phase.objective)
+    return {name: (index % ink.NUM_SHADES, sorted(kinds[name])) for index, name in enumerate(sorted(kinds))}
+
+
+def kind(objective: str) -> str:
+    """The kind of an objective in canonical notation: "mlm" for "mlm(0.4)"."""
+    return objective.partition("(")[0]
 
 
 def validated(story: Story) -> list[str]:
@@ -121,11 +134,11 @@ def _losses(story: Story) -> tuple[float, float]:
 
 
 def _phases(axes: Axes, story: Story, arm: Arm, last: int) -> None:
-    shades = objectives(story)
+    tints = shades(story)
     room = 184 / last if last else 0  # points of width a token
     for phase in arm.phases:
         axes.axvspan(
-            phase.start_tokens, phase.stop_tokens, color=ink.shade(shades.index(phase.objective)), lw=0, zorder=0
+            phase.start_tokens, phase.stop_tokens, color=ink.shade(tints[kind(phase.objective)][0]), lw=0, zorder=0
         )
         width = (phase.stop_tokens - phase.start_tokens) * room
         if width > 5 * len(phase.objective) + 4:

@@ -57,7 +57,7 @@ def _render(findings: Findings) -> str:
 
 def _words(findings: Findings) -> dict[str, Any]:
     story = findings.story
-    objectives = curves.objectives(story)
+    shades = curves.shades(story)
     return {
         "story": story,
         "headline": statements.headline(findings),
@@ -68,8 +68,8 @@ def _words(findings: Findings) -> dict[str, Any]:
         "final": findings.final,
         "early": findings.early,
         "amount": words.amount,
-        "objectives": objectives,
-        "shades": {name: index % ink.NUM_SHADES for index, name in enumerate(objectives)},
+        "shades": [(shade, words.listing(objectives)) for shade, objectives in shades.values()],
+        "shade_of": {name: shade for shade, objectives in shades.values() for name in objectives},
         "looks": {
             arm.name: {"colour": index % ink.NUM_COLOURS, "shape": ink.SHAPES[index % len(ink.SHAPES)]}
             for index, arm in enumerate(story.arms)

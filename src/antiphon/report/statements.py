@@ -172,9 +172,13 @@ def _failed(findings: Findings) -> str:
 
 def _seeds(findings: Findings) -> str:
     ends = [item for item in findings.comparisons.values() if item.reading == findings.final]
-    if any(item.score.method is Method.FINETUNING_SEEDS for item in ends):
+    once = {item.arm for item in ends if item.score.method is Method.FINETUNING_SEEDS}
+    if once:
+        names = [arm.name for arm in findings.story.arms if arm.name in once]
+        subject = "Each schedule" if len(names) == len(findings.story.arms) else words.listing(names)
+        verb = "stands" if len(names) == 1 or subject == "Each schedule" else "stand"
         return (
-            "Some or all schedules were pretrained once. Their intervals cover fine-tuning seeds only: another "
+            f"{subject} {verb} on one pretraining run: such intervals cover fine-tuning seeds only, and another "
             "pretraining seed may land outside them."
         )
     counts = [item.score.count for item in ends if item.score.method is Method.PRETRAINING_SEEDS]
