@@ -117,7 +117,7 @@ class Shards:
             tokenizer_hash: checksum of the tokenizer that will be used with them.
 
         Raises:
-            UserError: no manifest, or the shards were made with another tokenizer.
+            UserError: no manifest, a file that is cut, or shards that were made with another tokenizer.
         """
         try:
             manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -130,6 +130,15 @@ class Shards:
                 f"{folder}: the shards were made with another tokenizer (hash {manifest['tokenizer_hash'][:12]}, "
                 f"this one has {tokenizer_hash[:12]}). Run `antiphon prepare` with this tokenizer."
             )
+        sizes = {name: size * np.dtype(manifest["dtype"]).itemsize for name, size in manifest["shards"]}
+        for name, expected in {**sizes, "ends.bin": manifest["documents"] * 8}.items():
+            # A look at the size costs nothing; the checksums are for who doubts the bytes.
+            found = (folder / name).stat().st_size if (folder / name).is_file() else 0
+            if found != expected:
+                raise UserError(
+                    f"{folder / name}: {found} bytes long instead of {expected}. Delete the folder {folder.parent} "
+                    "and run `antiphon prepare` again."
+                )
         return cls(folder, manifest)
 
     @property

@@ -100,18 +100,27 @@ class Encoder:
         """Open a folder in Hugging Face form.
 
         Raises:
-            UserError: a file is missing, or the tokenizer lacks one of the four specials.
+            UserError: a file is missing or damaged, or the tokenizer lacks one of the four specials.
         """
         from tokenizers import Tokenizer as FastTokenizer
 
-        path = _existing(folder, FILES[0])
-        settings = json.loads(_existing(folder, FILES[1]).read_text(encoding="utf-8"))
-        self.fast: FastTokenizer = FastTokenizer.from_file(str(path))
+        path, settings_path = (_existing(folder, name) for name in FILES)
+        try:
+            settings = json.loads(settings_path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UserError(
+                f"{settings_path}: not JSON ({error}). Bring the file that goes with {path.name}."
+            ) from None
+        try:
+            self.fast: FastTokenizer = FastTokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more special
+            raise UserError(f"{path}: not a file of the tokenizers library ({error}). Bring a whole file.") from None
         # Text that spells a special token must not become one.
         self.fast.encode_special_tokens = True
         self.fast.no_padding()
         self.fast.no_truncation()
-        self.size = self.fast.get_vocab_size(with_added_tokens=True)
+        # Ids may have gaps, so the number of tokens can be less than the largest id needs.
+        self.size = max(self.fast.get_vocab(with_added_tokens=True).values()) + 1
         self.pad = self._special(folder, settings, "pad_token")
         self.bos = self._special(folder, settings, "bos_token", "cls_token")
         self.eos = self._special(folder, settings, "eos_token", "sep_token")
