@@ -178,7 +178,7 @@ def test_long_entries_are_cut_but_never_the_answer():
     assert made is not None
     question, source = made
     assert question.answers[0][1] == "int"  # the defaults are beyond the cut
-    assert all(len(line.split()) == 30 for line in question.context.split("\n"))
+    assert all(len(line.split()) == pocket_examples._ENTRY_WORDS for line in question.context.split("\n"))
     assert len(source.split()) == 64
 
 
@@ -192,7 +192,7 @@ def test_queries_are_answered_by_one_document_that_does_not_repeat_them(datasets
         for search in dataset.examples[split]:
             assert search.relevant == {search.id: 1}
             assert search.query.rstrip(".") not in documents[search.id]
-            assert 12 <= len(documents[search.id].split()) <= 60
+            assert 12 <= len(documents[search.id].split()) <= pocket_examples._DOCUMENT_WORDS[1]
 
 
 def test_no_held_out_example_repeats_a_training_line(passages: list[Passage], monkeypatch: pytest.MonkeyPatch):

@@ -17,11 +17,11 @@ from antiphon.finetune import pocket_examples
 from antiphon.finetune.pocket_examples import TAGS, order
 from antiphon.finetune.task import Dataset, Search, Split, Text
 
-SIZES: Mapping[Split, int] = {Split.TRAIN: 2000, Split.VALIDATION: 250, Split.TEST: 300}
+SIZES: Mapping[Split, int] = {Split.TRAIN: 2000, Split.VALIDATION: 200, Split.TEST: 300}
 """Most examples of a split for `library`, `code` and `parameter`."""
 
-SEARCH_SIZES: Mapping[Split, int] = {Split.TRAIN: 2000, Split.VALIDATION: 300, Split.TEST: 500}
-"""Most examples of a split for `summary`; their documents are what the split's queries are searched in."""
+SEARCH_SIZES: Mapping[Split, int] = {Split.TRAIN: 2000, Split.VALIDATION: 300, Split.TEST: 1_000_000}
+"""Most examples of a split for `summary`; their documents are what the split's queries are searched in: in test, all."""
 
 _Example = TypeVar("_Example")
 

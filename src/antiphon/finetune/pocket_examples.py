@@ -15,12 +15,12 @@ TAGS = ("O", "CODE")
 MASK = "library"
 """What stands in classification passages for a library's name."""
 
-_PASSAGE_WORDS = (12, 40)
-_SENTENCE_WORDS = (8, 40)
+_PASSAGE_WORDS = (12, 28)
+_SENTENCE_WORDS = (8, 28)
 _QUERY_WORDS = (4, 25)
-_DOCUMENT_WORDS = (12, 60)
-_CONTEXT_WORDS = 100
-_ENTRY_WORDS = 30
+_DOCUMENT_WORDS = (12, 24)
+_CONTEXT_WORDS = 48
+_ENTRY_WORDS = 14
 _CONTEXT_PARAMETERS = 3
 
 # Names of the libraries and what they are called among their users; a word that contains one of the long ones counts.
