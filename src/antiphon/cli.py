@@ -117,6 +117,9 @@ def main() -> None:
             f"[red]error:[/red] {str(error).replace('[', chr(92) + '[')}", highlight=False, soft_wrap=True
         )
         sys.exit(1)
+    except OSError as error:
+        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         Console(stderr=True).print(
             f"stopped after {time.monotonic() - began:.0f} s; the same command goes on from here"

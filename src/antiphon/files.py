@@ -6,6 +6,7 @@ A full disk or a lost permission becomes a UserError, and the half-written tempo
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.config import UserError
+
+NEARLY_FULL_BYTES = 2**20
 
 
 @contextlib.contextmanager
@@ -44,6 +47,13 @@ def new_directory(target: Path) -> Iterator[Path]:
                     raise
                 shutil.rmtree(work)
             _sync(target.parent)
+        except Exception as error:
+            # Asked before the removal frees the space again.
+            full = _concerns(error, target)
+            shutil.rmtree(work, ignore_errors=True)
+            if full and not isinstance(error, OSError | UserError):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+            raise
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
@@ -120,9 +130,20 @@ def _explained(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is not None and not str(error.filename).startswith(str(target.parent)) and error.errno != 28:
+        if not _concerns(error, target):
             raise
         raise UserError(
             f"{target}: could not be written ({error.strerror or error}). Nothing was left behind; "
             "free some space or choose another folder with --workspace, then run the same command again."
         ) from error
+
+
+def _concerns(error: Exception, target: Path) -> bool:
+    """Whether an error is about writing to the target's disk, and not about something read or computed on the way."""
+    if isinstance(error, OSError) and error.errno != errno.ENOSPC:
+        return error.filename is None or str(error.filename).startswith(str(target.parent))
+    # safetensors and torch report a full disk in errors of their own.
+    no_space = os.strerror(errno.ENOSPC)
+    return no_space in str(error) or (
+        isinstance(error, RuntimeError) and shutil.disk_usage(target.parent).free < NEARLY_FULL_BYTES
+    )

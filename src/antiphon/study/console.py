@@ -72,7 +72,7 @@ class LiveConsole:
     def failed(self, job: Job, reason: str) -> None:
         self.left.pop(job.id, None)
         self.console.print(f"[red]failed[/red] {job.title}: ", end="")
-        self.console.print(reason.strip(), markup=False, highlight=False)
+        self.console.print(reason.strip(), markup=False, highlight=False, soft_wrap=True)
 
     def refresh(self) -> None:
         now = time.monotonic()

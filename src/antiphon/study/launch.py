@@ -220,7 +220,7 @@ def _serve(pipe: Connection, machine: Machine, stop: Any) -> None:
             pipe.send(("done", None))
         except Interrupted:
             pipe.send(("interrupted", None))
-        except UserError as error:
+        except (UserError, OSError) as error:
             pipe.send(("failed", str(error)))
         except Exception:
             pipe.send(("failed", traceback.format_exc()))
