@@ -89,9 +89,9 @@ def batches(prepared: Prepared, rows: int = 4, length: int = 32, seed: int = 0) 
 
 def shards(folder: Path, encoder: Encoder, documents: list[str]) -> Shards:
     """Documents written as shards and opened."""
-    writer = Writer(folder, encoder)
-    writer.add(documents)
-    writer.close({"tokenizer_hash": "tiny"})
+    with Writer(folder, encoder) as writer:
+        writer.add(documents)
+        writer.close({"tokenizer_hash": "tiny"})
     return Shards.open(folder, "tiny")
 
 

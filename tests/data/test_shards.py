@@ -52,10 +52,10 @@ def test_the_manifest_counts_what_was_written(tmp_path: Path, prepared: Prepared
 def test_documents_may_be_added_in_any_groups(tmp_path: Path, prepared: Prepared) -> None:
     documents = tiny.texts(4, 20)
     whole = tiny.shards(tmp_path / "whole", prepared.encoder, documents)
-    writer = Writer(tmp_path / "groups", prepared.encoder)
-    for first in (0, 1, 8):
-        writer.add(documents[first : {0: 1, 1: 8, 8: 20}[first]])
-    writer.close({"tokenizer_hash": "tiny"})
+    with Writer(tmp_path / "groups", prepared.encoder) as writer:
+        for first, stop in [(0, 1), (1, 8), (8, 20)]:
+            writer.add(documents[first:stop])
+        writer.close({"tokenizer_hash": "tiny"})
     assert whole.manifest == Shards.open(tmp_path / "groups", "tiny").manifest
 
 

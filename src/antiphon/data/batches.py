@@ -86,7 +86,8 @@ class Batches:
             stop = min(start + self.length, self.shards.tokens)
             size = stop - start
             tokens[row, :size] = self.shards.read(start, stop)
-            first, last = np.searchsorted(ends, [start, stop - 1], side="right")
+            # The same type as the index: numpy would copy the whole index to compare it with another.
+            first, last = np.searchsorted(ends, np.array([start, stop - 1], dtype=ends.dtype), side="right")
             borders = np.concatenate([[0], ends[first:last].astype(np.int64) - start])
             number = np.searchsorted(borders, np.arange(size), side="right") - 1
             documents[row, :size] = number

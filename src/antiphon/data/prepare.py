@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,27 +100,38 @@ def prepare(
             tokenizers.train(tokenizer, texts, target)
         encoder = Encoder(target)
         hashed = checksum(target / FILES[0])
-        writers = {name: Writer(work / name, encoder) for name in SPLITS}
-        for group in batched(corpora.documents(corpus, passages, workers)):
-            for name, writer in writers.items():
-                writer.add([text for text, split in group if split == name])
-            done = sum(writer.words for writer in writers.values())
-            progress({"note": f"tokenizing: {done:,} words"})
-        if not writers["train"].tokens:
-            raise UserError(
-                f"corpus {corpus.path!r}: no text in it. Give a corpus with at least one document that is not blank."
-            )
         source = docstrings.manifest() if corpus.path == corpora.POCKET else {}
         described = {
             "source": source,
             "tokenizer_hash": hashed,
             "corpus": corpus.model_dump(mode="json", exclude={"path"}),
+            "vocabulary": encoder.size,
         }
-        for writer in writers.values():
-            writer.close({"tokenizer_hash": hashed})
-        for name, writer in writers.items():
-            described[name] = {key: getattr(writer, key) for key in ("documents", "empty", "tokens", "words")}
-        write_json(work / MANIFEST, {**described, "vocabulary": encoder.size})
+        with contextlib.ExitStack() as stack:
+            writers = {name: stack.enter_context(Writer(work / name, encoder)) for name in SPLITS}
+            for group in batched(corpora.documents(corpus, passages, workers)):
+                for name, writer in writers.items():
+                    writer.add([text for text, split in group if split == name])
+                done = sum(writer.words for writer in writers.values())
+                progress({"note": f"tokenizing: {done:,} words"})
+            _check(corpus, writers)
+            for name, writer in writers.items():
+                writer.close({"tokenizer_hash": hashed})
+                described[name] = {key: getattr(writer, key) for key in ("documents", "empty", "tokens", "words")}
+        write_json(work / MANIFEST, described)
+
+
+def _check(corpus: Corpus, writers: Mapping[str, Writer]) -> None:
+    if writers["train"].documents:
+        return
+    if held_out := writers["validation"].documents:
+        raise UserError(
+            f"corpus {corpus.path!r}: all of its documents ({held_out}) fell to the validation split, and "
+            "none is left to train on. Give more text, or hold nothing out with --set pretrain.corpus.validation_share=0."
+        )
+    raise UserError(
+        f"corpus {corpus.path!r}: no text in it. Give a corpus with at least one document that is not blank."
+    )
 
 
 class Checksums:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,7 @@ CHARACTERS_AT_ONCE = 4_000_000
 
 
 class Writer:
-    """Appends documents to a folder of shards; memory does not grow with the corpus."""
+    """Appends documents to a folder of shards; memory does not grow with the corpus. To be used in a `with` block."""
 
     def __init__(self, folder: Path, encoder: Encoder) -> None:
         folder.mkdir(parents=True)
@@ -35,6 +36,18 @@ class Writer:
         self._ends = open(folder / "ends.bin", "wb")  # noqa: SIM115 - closed by close()
         self._word_counts = open(folder / "words.bin", "wb")  # noqa: SIM115 - closed by close()
         self.documents = self.tokens = self.words = self.empty = 0
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for stream in self._streams():
+            # On a full disk the last flush fails as the write before it did, which is already on its way to the user.
+            with contextlib.suppress(OSError):
+                stream.close()
+
+    def _streams(self) -> list[BinaryIO]:
+        return [stream for stream in (self._stream, self._ends, self._word_counts) if stream is not None]
 
     def add(self, texts: list[str]) -> None:
         """Encode and append documents; empty ones are counted and left out."""
@@ -65,9 +78,8 @@ class Writer:
 
     def close(self, facts: dict[str, Any]) -> None:
         """Write the manifest, last of all."""
-        for stream in (self._stream, self._ends, self._word_counts):
-            if stream is not None:
-                stream.close()
+        for stream in self._streams():
+            stream.close()
         manifest = {
             **facts,
             "dtype": self._dtype.name,

@@ -72,7 +72,8 @@ def train(tokenizer: Tokenizer, texts: Iterable[str], folder: Path) -> None:
         single=f"{BOS} $A {EOS}", pair=f"{BOS} $A {EOS} $B {EOS}", special_tokens=ids
     )
     folder.mkdir(parents=True, exist_ok=True)
-    fast.save(str(folder / FILES[0]))
+    # Not fast.save: a full disk must raise OSError, and the library raises nothing so special.
+    (folder / FILES[0]).write_text(fast.to_str(pretty=True), encoding="utf-8")
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": PAD,
