@@ -126,8 +126,9 @@ def _check(corpus: Corpus, writers: Mapping[str, Writer]) -> None:
         return
     if held_out := writers["validation"].documents:
         raise UserError(
-            f"corpus {corpus.path!r}: all of its documents ({held_out}) fell to the validation split, and "
-            "none is left to train on. Give more text, or hold nothing out with --set pretrain.corpus.validation_share=0."
+            f"corpus {corpus.path!r}: all of its documents ({held_out}) fell to the validation split, "
+            "and none is left to train on. Give more text, or hold nothing out with "
+            "--set pretrain.corpus.validation_share=0."
         )
     raise UserError(
         f"corpus {corpus.path!r}: no text in it. Give a corpus with at least one document that is not blank."
