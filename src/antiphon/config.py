@@ -24,9 +24,10 @@ class UserError(Exception):
 
 def nearest(word: str, allowed: list[str]) -> str:
     """A clause that names the closest allowed word, or lists them all when none is close."""
-    close = difflib.get_close_matches(word, allowed, n=1, cutoff=0.6)
+    lower = {name.lower(): name for name in allowed}
+    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
     if close:
-        return f"did you mean {close[0]!r}?"
+        return f"did you mean {lower[close[0]]!r}?"
     return "allowed: " + ", ".join(sorted(allowed))
 
 
@@ -82,5 +83,7 @@ def _explain(item: Any, source: str) -> str:
     place = ".".join(str(part) for part in item["loc"])
     message = item["msg"].removeprefix("Value error, ")
     value = item.get("input")
-    shown = "" if isinstance(value, Mapping | BaseModel) or repr(value) in message else f" (got {value!r})"
+    told = isinstance(value, Mapping | BaseModel) or repr(value) in message
+    told = told or (isinstance(value, str) and bool(value) and value in message)
+    shown = "" if told else f" (got {value!r})"
     return ": ".join(part for part in (source, place, message) if part) + shown

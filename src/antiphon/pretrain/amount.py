@@ -7,6 +7,7 @@ import enum
 import re
 from typing import Any
 
+import numpy as np
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
@@ -28,6 +29,11 @@ SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
 PATTERN = re.compile(
     r"(?P<number>\d+(?:\.\d+)?)(?P<scale>[kMB]?)(?![A-Za-z0-9.])\s*(?P<unit>%|(?:steps?|tokens?|words?|epochs?)\b)?"
 )
+
+
+def plain(number: float) -> str:
+    """The shortest digits that read back as exactly this number, without an exponent."""
+    return np.format_float_positional(number, trim="-")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,11 +104,12 @@ class Amount:
         return round(exact)
 
     def __str__(self) -> str:
-        number = next(
-            f"{self.value / size:.12g}{scale}"
-            for scale, size in sorted(SCALES.items(), key=lambda item: -item[1])
-            if self.value >= size or scale == ""
-        )
+        number = plain(self.value)
+        for scale, size in SCALES.items():
+            # The largest scale whose number reads back as exactly this value.
+            scaled = plain(self.value / size)
+            if self.value >= size and float(scaled) * size == self.value:
+                number = f"{scaled}{scale}"
         if self.unit is Unit.PERCENT or self.unit is Unit.SHARE:
             return f"{number}{self.unit.value}"
         return f"{number} {self.unit.value.removesuffix('s') if self.value == 1 else self.unit.value}"

@@ -9,7 +9,7 @@ from antiphon.config import nearest
 from antiphon.pretrain import amount as amounts
 from antiphon.pretrain.amount import Amount
 from antiphon.pretrain.objective import CLM, MLM, MNTP, Fate, Mixture, Objective, Ratio
-from antiphon.pretrain.schedule import Cycle, Phase, Schedule, check
+from antiphon.pretrain.schedule import Cycle, LengthError, Phase, Schedule, check
 
 OBJECTIVES = ["clm", "mlm", "mntp", "mix"]
 NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
@@ -28,9 +28,8 @@ def parse(text: str) -> Schedule:
         reader.fail("expected '>' or the end")
     try:
         check(schedule)
-    except ValueError as error:
-        reader.place = 0
-        reader.fail(str(error))
+    except LengthError as error:
+        reader.fail(str(error), next(place for phase, place in reader.phases if phase is error.phase))
     return schedule
 
 
@@ -40,6 +39,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.place = 0
+        self.phases: list[tuple[Phase, int]] = []
         self._skip()
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:
@@ -62,7 +62,10 @@ class _Reader:
             if times < 1 or times != int(times):
                 self.fail(f"a cycle comes round a whole number of times, got {times:g}", place)
             return Cycle(inner, int(times))
-        return Phase(self.amount(), self.objective())
+        place = self.place
+        phase = Phase(self.amount(), self.objective())
+        self.phases.append((phase, place))
+        return phase
 
     def amount(self) -> Amount | None:
         match = amounts.PATTERN.match(self.text, self.place)
@@ -104,7 +107,10 @@ class _Reader:
         self.need("(", "after 'mix'")
         parts = []
         while not parts or self.take(","):
+            place = self.place
             objective = self.objective()
+            if isinstance(objective, Mixture):
+                self.fail("a mix of mixes: give every objective its weight in one mix", place)
             self.need(":", "and a weight after each objective of a mix, as in mix(clm: 1, mlm(0.15): 15)")
             place = self.place
             weight = self.number("a weight")
@@ -129,12 +135,14 @@ class _Reader:
 
     def fate(self) -> Fate:
         place = self.place
-        parts = [int(self.number("a percentage, as in 80/10/10"))]
+        parts = [self.number("a percentage, as in 80/10/10")]
         while self.take("/"):
-            parts.append(int(self.number("a percentage, as in 80/10/10")))
-        if len(parts) != 3 or sum(parts) != 100:
-            self.fail("the fate of an asked token is mask/random/keep in percent, as in 80/10/10, 100 together", place)
-        return Fate(*parts)
+            parts.append(self.number("a percentage, as in 80/10/10"))
+        if len(parts) != 3 or sum(parts) != 100 or any(part != int(part) for part in parts):
+            self.fail(
+                "the fate of an asked token is mask/random/keep in whole percent, as in 80/10/10, 100 together", place
+            )
+        return Fate(*map(int, parts))
 
     def number(self, what: str) -> float:
         match = NUMBER.match(self.text, self.place)

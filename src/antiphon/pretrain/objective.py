@@ -14,6 +14,7 @@ import numpy as np
 
 from antiphon.data.batches import PADDING, TokenBatch
 from antiphon.draws import generator
+from antiphon.pretrain.amount import plain
 
 IGNORE = -100
 CAUSAL, BIDIRECTIONAL = "causal", "bidirectional"
@@ -103,7 +104,8 @@ class Ratio:
         return Ratio(value, value)
 
     def __str__(self) -> str:
-        return f"{self.start:g}" if self.start == self.stop else f"{self.start:g} -> {self.stop:g}"
+        # Every digit: the notation is part of a state's identity, and equal identities must mean equal masks.
+        return plain(self.start) if self.start == self.stop else f"{plain(self.start)} -> {plain(self.stop)}"
 
 
 @dataclasses.dataclass(frozen=True)

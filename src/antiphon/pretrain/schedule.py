@@ -12,10 +12,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from antiphon.pretrain.amount import Amount, Sizes, Unit
+from antiphon.pretrain.amount import Amount, Sizes
 from antiphon.pretrain.objective import Objective
 
 
@@ -125,27 +126,42 @@ class Schedule:
         )
 
 
+class LengthError(ValueError):
+    """Lengths that do not go together, and the phase where that shows."""
+
+    def __init__(self, message: str, phase: Phase) -> None:
+        super().__init__(message)
+        self.phase = phase
+
+
 def check(schedule: Schedule) -> None:
     """Refuse lengths that do not go together.
 
     Raises:
-        ValueError: percentages that are not 100 together, kinds of amounts mixed, or a phase without an amount.
+        LengthError: percentages that are not 100 together, kinds of amounts mixed, or a phase without an amount.
     """
     phases = schedule.phases
-    amounts = [phase.amount for phase in phases if phase.amount is not None]
-    if len(amounts) < len(phases):
+    bare = next((phase for phase in phases if phase.amount is None), None)
+    if bare is not None:
         if len(phases) > 1:
-            bare = next(phase for phase in phases if phase.amount is None)
-            raise ValueError(f"phase '{bare}' needs a length, such as '25% {bare}' or '1 {bare}'")
+            raise LengthError(f"phase '{bare}' needs a length, such as '25% {bare}' or '1 {bare}'", bare)
         return
-    kinds = {"absolute" if amount.absolute else amount.unit.name.lower() for amount in amounts}
-    if len(kinds) > 1:
-        raise ValueError(
-            "lengths of different kinds: use percentages throughout, or shares, or steps/tokens/words/epochs"
-        )
-    total = sum(amount.value for amount in amounts)
-    if amounts[0].unit is Unit.PERCENT and abs(total - 100) > 1e-6:
-        raise ValueError(f"the percentages add up to {total:g}, not to 100")
+    for phase in phases:
+        if _kind(phase) != _kind(phases[0]):
+            raise LengthError(
+                "lengths of different kinds: use percentages throughout, or shares, or steps/tokens/words/epochs", phase
+            )
+    if _kind(phases[0]) == "percent":
+        sums = np.cumsum([phase.amount.value for phase in phases if phase.amount is not None])
+        if abs(sums[-1] - 100) > 1e-6:
+            beyond = int(np.argmax(sums > 100)) if sums[-1] > 100 else -1
+            raise LengthError(f"the percentages add up to {sums[-1]:g}, not to 100", phases[beyond])
+
+
+def _kind(phase: Phase) -> str:
+    if phase.amount is None or phase.amount.absolute:
+        return "absolute"
+    return phase.amount.unit.name.lower()
 
 
 def _written_out(items: tuple[Phase | Cycle, ...]) -> list[Phase]:
