@@ -83,7 +83,7 @@ def _explain(item: Any, source: str) -> str:
     place = ".".join(str(part) for part in item["loc"])
     message = item["msg"].removeprefix("Value error, ")
     value = item.get("input")
-    told = isinstance(value, Mapping | BaseModel) or repr(value) in message
-    told = told or (isinstance(value, str) and bool(value) and value in message)
-    shown = "" if told else f" (got {value!r})"
+    # pydantic's own messages never show the value; ours mostly do.
+    ours = item["type"] == "value_error" and (repr(value) in message or (isinstance(value, str) and value in message))
+    shown = "" if ours or isinstance(value, Mapping | BaseModel) else f" (got {value!r})"
     return ": ".join(part for part in (source, place, message) if part) + shown

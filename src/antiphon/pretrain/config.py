@@ -56,8 +56,11 @@ class LearningRate(Config):
         """(steps,) float64: the rate of every step of one curve."""
         warmup = self.warmup.of_total(steps, sizes)
         decay = self.decay.of_total(steps, sizes) if self.shape == "wsd" else steps - warmup
-        if self.shape != "constant" and warmup + decay > steps:
-            raise ValueError(f"warm-up ({warmup} steps) and decay ({decay}) are longer than the curve ({steps} steps)")
+        if warmup + max(decay, 0) > steps:
+            raise ValueError(
+                f"warm-up ({warmup} steps) and decay ({max(decay, 0)}) are longer than the curve ({steps} steps); "
+                "shorten learning_rate.warmup or learning_rate.decay"
+            )
         step = np.arange(steps)
         rising = np.minimum((step + 1) / max(warmup, 1), 1.0) if warmup else np.ones(steps)
         done = np.clip((step - (steps - decay)) / max(decay, 1), 0.0, 1.0)
