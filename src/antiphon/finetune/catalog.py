@@ -41,7 +41,7 @@ _ALL = (
         metric="f1",
         length=128,
         read=_pocket(pocket.code),
-        about="Which words of a sentence of documentation are code, where its author's marks are removed? F1 of the words.",
+        about="Which words of a sentence of documentation are code? Its author's marks are removed. F1 of the words.",
         title="Code words in a sentence",
     ),
     Task(
@@ -78,7 +78,7 @@ _ALL = (
         metric="f1",
         length=128,
         read=wnut.read,
-        about="Which words of a user's text name a person, place, group, company, product or work? F1 over spans. WNUT-17.",
+        about="Which words of a post name a person, place, group, company, product or work? F1 over spans. WNUT-17.",
         title="WNUT-17",
         sources=wnut.FILES,
     ),

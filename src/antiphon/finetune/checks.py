@@ -1,4 +1,4 @@
-"""What must be true of a task's examples before anything is trained on them. No torch: a study is checked without it."""
+"""What must be true of a task's examples before anything is trained on them. No torch here."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from antiphon.model.heads import Pooling, linear, pool
 from antiphon.train.parallel import autocast
 
 
-class NotFinite(Exception):
+class NotFiniteError(Exception):
     """Evaluation met a hidden state that is not a finite number: the weights are of no use."""
 
 
@@ -70,14 +70,14 @@ class Network(nn.Module):
             (S, D) float32, row after row without padding, and (N,) int64 lengths.
 
         Raises:
-            NotFinite: in evaluation, a value that is not finite. In training the loop looks at the loss.
+            NotFiniteError: in evaluation, a value that is not finite. In training the loop looks at the loss.
         """
         packed = pack(rows, indices, self.place.device)
         with autocast(self.place.device, self.place.precision):
             grid = build.encode(self.body, packed.inputs, packed.documents, packed.positions, self.attention)
         flat = grid.reshape(-1, grid.shape[-1]).index_select(0, packed.places).float()
         if not self.training and not bool(torch.isfinite(flat).all()):
-            raise NotFinite
+            raise NotFiniteError
         return flat, packed.lengths
 
     def vectors(self, rows: Rows, indices: np.ndarray) -> Tensor:

@@ -19,7 +19,7 @@ from antiphon.finetune.config import Finetune, job_id, learning_rate, num_steps
 from antiphon.finetune.face import Face
 from antiphon.finetune.features import open_tokenizer
 from antiphon.finetune.kinds import FACES
-from antiphon.finetune.network import Network, NotFinite, Place
+from antiphon.finetune.network import Network, NotFiniteError, Place
 from antiphon.finetune.task import Dataset, Split, Task
 from antiphon.machine import Machine
 from antiphon.model import build
@@ -85,7 +85,7 @@ def score(
         network.eval()
         with torch.inference_mode():
             values = face.evaluate(network, [features[split] for split in SCORED])
-    except (Diverged, NotFinite):
+    except (Diverged, NotFiniteError):
         # A rate that is too high is a result, not a crash: the rows say so.
         values = [dict.fromkeys(face.metrics, math.nan) for _ in SCORED]
     seconds = time.perf_counter() - began

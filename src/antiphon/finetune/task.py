@@ -1,6 +1,6 @@
 """What a task is: a name, a kind, a metric, and examples in three splits.
 
-A kind (classify, tag, extract, retrieve) owns its features, head, loss and decoding (`features.py`, `model/heads.py`);
+A kind (classify, tag, extract, retrieve) owns its features, head, loss and decoding (`kinds`);
 a task is a value that only says where examples come from. This module imports no torch, so that planning stays instant.
 """
 
@@ -93,9 +93,12 @@ class Task:
         kind: which family it belongs to.
         metric: the metric that selection and reports use ("accuracy", "f1", "ndcg@10").
         length: longest row in tokens; longer examples are windowed (extract) or cut and counted (others).
-        read: reads the data set. It gets the folder the study names as `finetune.data` (None when it names none) and the
-            workspace, where it may keep what is slow to make.
+        read: reads the data set. It gets the folder the study names as `finetune.data` (None when it names none) and
+            the workspace, where it may keep what is slow to make.
         about: one sentence for the report: what is asked, of which text, with the source.
+        title: a short title for the report's figures and tables.
+        sources: files, relative to the data folder, that the examples come from; their content is part of a score's
+            identity.
     """
 
     name: str
@@ -104,3 +107,5 @@ class Task:
     length: int
     read: Callable[[Path | None, Path], Dataset]
     about: str
+    title: str
+    sources: tuple[str, ...] = ()

@@ -119,8 +119,8 @@ def loss(network: Network, features: Windows, batch: np.ndarray) -> Loss:
 def predict(network: Network, features: Windows) -> list[str]:
     """The answer to each question: the best span of at most LONGEST_ANSWER tokens over its windows.
 
-    Where questions may go unanswered the answer is "" if token 0 of every window scores higher than the best span, as in
-    transformers' SQuAD 2.0 example with a threshold of 0.
+    Where questions may go unanswered the answer is "" if token 0 of every window scores higher than the best span, as
+    in transformers' SQuAD 2.0 example with a threshold of 0.
     """
     total = len(features.rows)
     best, nothing = np.full(total, -np.inf), np.full(total, np.inf)

@@ -80,8 +80,7 @@ def order(features: Searched, size: int, generator: np.random.Generator) -> list
         later: list[int] = []
         shown: set[int] = set()
         answers: set[int] = set()
-        seen = 0
-        for seen, pair in enumerate(waiting, 1):
+        for place, pair in enumerate(waiting):
             query, document = features.pairs[pair].tolist()
             theirs = features.relevant[query]
             if document in answers or not shown.isdisjoint(theirs):
@@ -91,9 +90,10 @@ def order(features: Searched, size: int, generator: np.random.Generator) -> list
             shown.add(document)
             answers.update(theirs)
             if len(batch) == size:
+                later += waiting[place + 1 :]
                 break
         batches.append(np.array(batch))
-        waiting = later + waiting[seen:]
+        waiting = later
     return batches
 
 
