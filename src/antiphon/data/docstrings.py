@@ -37,6 +37,9 @@ LIBRARIES: Mapping[str, str] = {
 
 # Part of the manifest, and so of the identity of what is made from it: raise it when the cleaning, the splits or the
 # tasks made from the passages change.
+FOLDER = "passages"
+"""Folder of a workspace that keeps the passages."""
+
 VERSION = 1
 
 # A shorter docstring says nothing that an encoder could learn from.

@@ -87,7 +87,7 @@ def prepare(
     """
     if folder.is_dir():
         return
-    passages = workspace / "passages"
+    passages = workspace / docstrings.FOLDER
     with new_directory(folder) as work:
         target = work / "tokenizer"
         if tokenizer.path:

@@ -12,13 +12,10 @@ from antiphon.finetune import pocket
 from antiphon.finetune.readers import polarity, scifact, squad, wnut
 from antiphon.finetune.task import Dataset, Kind, Task
 
-PASSAGES = "passages"
-"""Folder of the workspace that keeps the passages of the pocket corpus."""
-
 
 @functools.lru_cache(maxsize=1)
 def _passages(workspace: Path) -> Sequence[docstrings.Passage]:
-    return docstrings.load(workspace / PASSAGES, workers=1)
+    return docstrings.load(workspace / docstrings.FOLDER, workers=1)
 
 
 def _pocket(make: Callable[[Sequence[docstrings.Passage]], Dataset]) -> Callable[[Path | None, Path], Dataset]:
@@ -116,3 +113,8 @@ def task(name: str) -> Task:
     if name not in CATALOG:
         raise UserError(f"unknown task {name!r}; {nearest(name, list(CATALOG))}")
     return CATALOG[name]
+
+
+def reads_passages(names: Sequence[str]) -> bool:
+    """Whether any of these tasks is made from the passages of the pocket corpus: it has no files of its own."""
+    return any(not task(name).sources for name in names)

@@ -31,7 +31,9 @@ def revision(names: Sequence[str], data: str, workspace: Path) -> dict[str, str]
         paths = [Path(data).expanduser() / source for source in sources]
         for path in paths:
             if not path.is_file():
-                raise UserError(f"task {name!r}: {path} is missing. Name the folder that holds it: --set finetune.data=FOLDER")
+                raise UserError(
+                    f"task {name!r}: {path} is missing. Name the folder that holds it: --set finetune.data=FOLDER"
+                )
         found[name] = fingerprint(*map(remembered, paths)) if paths else fingerprint(docstrings.manifest())
     remembered.save()
     return found

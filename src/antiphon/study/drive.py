@@ -9,15 +9,21 @@ from typing import Any
 from rich.console import Console
 
 from antiphon.config import UserError, nearest
+from antiphon.data import docstrings
 from antiphon.data import prepare as preparation
-from antiphon.files import lock
+from antiphon.files import lock, write_text
+from antiphon.finetune import catalog
+from antiphon.finetune.revision import revision
 from antiphon.study import launch
 from antiphon.study.console import LiveConsole, clock
 from antiphon.study.jobs import jobs, missing
 from antiphon.study.plan import Plan, Reading
 from antiphon.study.plan import plan as make_plan
 from antiphon.study.study import Study
+from antiphon.study.tell import settings, tell
 from antiphon.study.workspace import Workspace
+
+SETTINGS = "settings.yaml"
 
 
 def run(study: Study, space: Workspace, console: Console, command: str) -> int:
@@ -37,7 +43,7 @@ def run(study: Study, space: Workspace, console: Console, command: str) -> int:
         with LiveConsole(console, todo, len(every) - len(todo), count) as watcher:
             failures = launch.launch(todo, study.machine, watcher)
         console.print(f"{len(todo) - len(failures)} jobs done in {clock(time.monotonic() - began)}", highlight=False)
-    if todo or not (space.report(study.name) / "index.html").is_file():
+    if todo or _told(study, space) != settings(study):
         report(study, space, console, command)
     else:
         console.print(
@@ -48,8 +54,21 @@ def run(study: Study, space: Workspace, console: Console, command: str) -> int:
     return 1 if failures else 0
 
 
+def _told(study: Study, space: Workspace) -> str:
+    """The settings that the report on disk tells of; empty when there is no report."""
+    path = space.report(study.name) / SETTINGS
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
 def prepare(study: Study, space: Workspace, console: Console) -> None:
-    """Prepare the corpus of a study, unless that is done."""
+    """Prepare the corpus of a study and the text of its tasks, unless that is done."""
+    _prepare_corpus(study, space, console)
+    if catalog.reads_passages(study.finetune.tasks):
+        # Here once, rather than in every worker at the same time.
+        docstrings.load(space.passages, launch.workers(study.machine))
+
+
+def _prepare_corpus(study: Study, space: Workspace, console: Console) -> None:
     pretrain = next(iter(study.runs().values()))
     identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
     folder = space.corpus(identity)
@@ -85,11 +104,11 @@ def report(study: Study, space: Workspace, console: Console, command: str) -> No
     """Write the page and the tables from what is done so far, and print the table."""
     from antiphon.report import page, tables
     from antiphon.report.findings import find
-    from antiphon.study.tell import tell
 
     found, facts = _planned(study, space)
     story = tell(found, space, facts, command)
     path = page.write(story, space.report(study.name))
+    write_text(space.report(study.name) / SETTINGS, settings(study))
     if story.observations:
         console.print(tables.terminal(find(story)))
     console.print(f"report: {path}", highlight=False, soft_wrap=True)
@@ -148,8 +167,6 @@ def _reading(found: Plan, name: str) -> Reading:
 
 
 def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
-    from antiphon.finetune.revision import revision
-
     pretrain = next(iter(study.runs().values()))
     identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
     folder = space.corpus(identity)

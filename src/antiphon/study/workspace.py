@@ -6,6 +6,8 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+from antiphon.data import docstrings
+
 
 @dataclasses.dataclass(frozen=True)
 class Workspace:
@@ -40,6 +42,11 @@ class Workspace:
     def report(self, study: str) -> Path:
         """A study's page and tables."""
         return self.root / "reports" / study
+
+    @property
+    def passages(self) -> Path:
+        """The docstrings of the pocket corpus and its tasks."""
+        return self.root / docstrings.FOLDER
 
     @property
     def lock(self) -> Path:
