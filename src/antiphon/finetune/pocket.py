@@ -21,7 +21,7 @@ SIZES: Mapping[Split, int] = {Split.TRAIN: 2000, Split.VALIDATION: 200, Split.TE
 """Most examples of a split for `library`, `code` and `parameter`."""
 
 SEARCH_SIZES: Mapping[Split, int] = {Split.TRAIN: 2000, Split.VALIDATION: 300, Split.TEST: 1_000_000}
-"""Most examples of a split for `summary`; their documents are what its queries are searched in: in test, all there are."""
+"""Most examples of a split for `summary`; their documents are what its queries search: in test, all there are."""
 
 _Example = TypeVar("_Example")
 
