@@ -1,0 +1,211 @@
+"""Who sees whom: packed rows equal documents alone, causal sees no future, bidirectional all of its document.
+
+Every claim is tested on hidden states of the whole network, by changing single tokens, for each way of computing
+attention. A mask that is ignored, shifted or added as a boolean fails here.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from antiphon.data.batches import PADDING, TokenBatch
+from antiphon.model import build
+from antiphon.model.attention import Attention, Kernel, choose_kernel, kernel_mask, visible
+from antiphon.model.presets import Model
+from antiphon.train.parallel import autocast
+from tests import tiny
+
+WAYS = [
+    pytest.param(attention, kernel, precision, id=f"{attention.value}-{kernel.value}-{str(precision)[6:]}")
+    for attention, kernel, precision in itertools.product(Attention, Kernel, (torch.float32, torch.bfloat16))
+]
+CPU = torch.device("cpu")
+
+# Rows of documents: one document fills the row, with batch size 1 and more; several; padding; a short one alone.
+LAYOUTS = {
+    "one row, one document": [[24]],
+    "one row, several documents": [[5, 1, 18]],
+    "one row, padding": [[7, 9]],
+    "whole rows": [[24], [24], [24]],
+    "mixed": [[24], [10, 14], [3, 2, 5], [1] * 24],
+}
+LENGTH = 24
+
+
+@pytest.fixture(scope="module")
+def network() -> build.LanguageModel:
+    """A network with large weights, so that whatever is seen leaves a trace."""
+    model = build.build(Model.read(tiny.MODEL), 100, 0).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(8.0)
+    return model
+
+
+def hidden(
+    network: build.LanguageModel, batch: TokenBatch, attention: Attention, kernel: Kernel, precision: torch.dtype
+) -> Tensor:
+    build.use_kernel(network, kernel)
+    with torch.no_grad(), autocast(CPU, precision):
+        return build.encode(network, *_tensors(batch), attention)
+
+
+def _tensors(batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.from_numpy(batch.tokens), torch.from_numpy(batch.documents), torch.from_numpy(batch.positions)
+
+
+def perturbed(batch: TokenBatch, row: int, place: int) -> TokenBatch:
+    tokens = batch.tokens.copy()
+    tokens[row, place] = 4 + (tokens[row, place] - 4 + 37) % 96
+    return TokenBatch(tokens, batch.documents, batch.positions)
+
+
+# 1: a packed row equals each document alone
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("attention", "kernel", "precision"), WAYS)
+def test_a_packed_row_equals_each_document_alone(
+    network: build.LanguageModel, layout: str, attention: Attention, kernel: Kernel, precision: torch.dtype
+) -> None:
+    batch = tiny.token_batch(LAYOUTS[layout], LENGTH)
+    packed = hidden(network, batch, attention, kernel, precision)
+    tolerance = 1e-5 if precision is torch.float32 else 0.1
+    for row, lengths in enumerate(LAYOUTS[layout]):
+        start = 0
+        for size in lengths:
+            piece = batch.tokens[row : row + 1, start : start + size]
+            # The reference is this document as transformers computes it without any mask of ours, in float32.
+            output = network.model(
+                input_ids=torch.from_numpy(piece), is_causal=attention is Attention.CAUSAL, use_cache=False
+            )
+            alone = output.last_hidden_state[0].detach()
+            difference = (packed[row, start : start + size].float() - alone).abs().max()
+            assert float(difference) < tolerance * max(1.0, float(alone.abs().max()))
+            start += size
+
+
+@pytest.mark.parametrize(("attention", "kernel", "precision"), WAYS)
+def test_a_document_is_blind_to_its_neighbours_to_the_bit(
+    network: build.LanguageModel, attention: Attention, kernel: Kernel, precision: torch.dtype
+) -> None:
+    batch = tiny.token_batch([[9, 8], [4, 20]], LENGTH)
+    before = hidden(network, batch, attention, kernel, precision)
+    tokens = batch.tokens.copy()
+    tokens[0, :9] = 99  # all of the first document
+    tokens[0, 17:] = 50  # and the padding
+    after = hidden(network, TokenBatch(tokens, batch.documents, batch.positions), attention, kernel, precision)
+    assert torch.equal(before[0, 9:17], after[0, 9:17])
+    assert torch.equal(before[1], after[1])
+    assert not torch.equal(before[0, :9], after[0, :9])
+
+
+# 2: causal sees no future token, bidirectional sees all of its document, and nothing else
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("attention", "kernel", "precision"), WAYS)
+def test_every_token_is_seen_by_exactly_those_who_may(
+    network: build.LanguageModel, layout: str, attention: Attention, kernel: Kernel, precision: torch.dtype
+) -> None:
+    batch = tiny.token_batch(LAYOUTS[layout], LENGTH)
+    before = hidden(network, batch, attention, kernel, precision)
+    for row in range(len(batch.tokens)):
+        for place in np.flatnonzero(batch.documents[row] != PADDING)[:: 3 if len(batch.tokens) > 1 else 1]:
+            after = hidden(network, perturbed(batch, row, place), attention, kernel, precision)
+            changed = (before != after).any(dim=-1).numpy()
+            same = batch.documents[row] == batch.documents[row, place]
+            allowed = same & (np.arange(LENGTH) >= place) if attention is Attention.CAUSAL else same
+            expected = np.zeros_like(changed)
+            expected[row] = allowed
+            assert np.array_equal(changed, expected), (row, place)
+
+
+@pytest.mark.parametrize(("attention", "kernel", "precision"), WAYS)
+def test_padding_gives_no_nan(
+    network: build.LanguageModel, attention: Attention, kernel: Kernel, precision: torch.dtype
+) -> None:
+    batch = tiny.token_batch([[5], []], LENGTH)
+    assert torch.isfinite(hidden(network, batch, attention, kernel, precision)).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("attention", Attention)
+def test_the_kernels_agree_in_their_gradients(network: build.LanguageModel, layout: str, attention: Attention) -> None:
+    batch = tiny.token_batch(LAYOUTS[layout], LENGTH)
+    real = torch.from_numpy(batch.documents != PADDING)
+    gradients: list[list[Tensor]] = []
+    for kernel in Kernel:
+        build.use_kernel(network, kernel)
+        network.zero_grad()
+        build.encode(network, *_tensors(batch), attention)[real].square().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None])
+    network.zero_grad()
+    for one, other in zip(*gradients, strict=True):
+        assert float((one - other).abs().max()) < 1e-4 * max(1.0, float(one.abs().max()))
+
+
+# The masks themselves
+
+
+def test_visible_is_the_same_document_and_for_causal_the_past() -> None:
+    documents = torch.tensor([[0, 0, 1, 1, 1, -1]])
+    both = visible(documents, Attention.BIDIRECTIONAL)[0, 0]
+    causal = visible(documents, Attention.CAUSAL)[0, 0]
+    for query, key in itertools.product(range(6), range(6)):
+        same = bool(documents[0, query] == documents[0, key])
+        assert bool(both[query, key]) == same
+        assert bool(causal[query, key]) == (same and key <= query)
+
+
+@pytest.mark.parametrize("attention", Attention)
+def test_a_row_of_one_document_needs_no_mask_but_only_for_sdpa(attention: Attention) -> None:
+    whole, packed = torch.zeros(2, 8, dtype=torch.int64), torch.tensor([[0] * 8, [0] * 7 + [1]])
+    assert kernel_mask(whole, attention, Kernel.SDPA, torch.float32) is None
+    assert kernel_mask(packed, attention, Kernel.SDPA, torch.float32) is not None
+    added = kernel_mask(whole, attention, Kernel.MATMUL, torch.float32)
+    # The matmul form adds its mask to the scores, so that a boolean one would be wrong without a word.
+    assert added is not None
+    assert added.dtype == torch.float32
+    assert set(added.unique().tolist()) <= {0.0, torch.finfo(torch.float32).min}
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_the_added_mask_is_finite_in_its_precision(precision: torch.dtype) -> None:
+    mask = kernel_mask(torch.tensor([[0, 0, 1]]), Attention.CAUSAL, Kernel.MATMUL, precision)
+    assert mask is not None
+    assert mask.dtype == precision
+    assert torch.isfinite(mask).all()
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "length", "kernel"),
+    [
+        ("cpu", torch.bfloat16, 128, Kernel.MATMUL),
+        ("cpu", torch.bfloat16, 1024, Kernel.SDPA),
+        ("cpu", torch.float32, 128, Kernel.SDPA),
+        ("cuda", torch.bfloat16, 128, Kernel.SDPA),
+    ],
+)
+def test_the_kernel_is_chosen_by_device_precision_and_length(
+    device: str, precision: torch.dtype, length: int, kernel: Kernel
+) -> None:
+    assert choose_kernel(torch.device(device), precision, length) is kernel
+
+
+def test_a_mask_that_is_ignored_would_be_noticed(network: build.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The tests above must be able to fail: without our mask, documents see each other.
+    def none(*arguments: object) -> None:
+        return None
+
+    batch = tiny.token_batch([[9, 15]], LENGTH)
+    monkeypatch.setattr(build, "kernel_mask", none)
+    before = hidden(network, batch, Attention.BIDIRECTIONAL, Kernel.SDPA, torch.float32)
+    after = hidden(network, perturbed(batch, 0, 3), Attention.BIDIRECTIONAL, Kernel.SDPA, torch.float32)
+    assert not torch.equal(before[0, 9:], after[0, 9:])
