@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
+from transformers.modeling_utils import PreTrainedModel
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaForCausalLM
 from transformers.utils.logging import disable_progress_bar
@@ -68,9 +70,16 @@ def load(folder: Path) -> LanguageModel:
     return model
 
 
-def save(model: LanguageModel, folder: Path) -> None:
-    """Write weights and config into a folder, in Hugging Face form."""
-    model.save_pretrained(folder)
+def save(model: PreTrainedModel, folder: Path) -> None:
+    """Write weights and config into a folder, in Hugging Face form.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    try:
+        model.save_pretrained(folder)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 def use_kernel(model: LanguageModel, kernel: Kernel) -> None:

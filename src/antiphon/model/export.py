@@ -55,7 +55,7 @@ def export(checkpoint: Path, target: Path, companions: Sequence[Path], specials:
     encoder = EuroBertForMaskedLM(_config(model, specials)).eval()
     encoder.load_state_dict(model.state_dict(), strict=True)
     with new_directory(target) as work:
-        encoder.save_pretrained(work)
+        build.save(encoder, work)
         for path in companions:
             shutil.copyfile(path, work / path.name)
         (work / "README.md").write_text(card, encoding="utf-8")

@@ -37,7 +37,11 @@ def save(
     """
     with new_directory(folder) as work:
         write_model(work)
-        torch.save(optimizer.state_dict(), work / STATE)
+        try:
+            torch.save(optimizer.state_dict(), work / STATE)
+        except RuntimeError as error:
+            # How torch says that a disk is full.
+            raise OSError(f"{STATE}: {error}") from error
         for path in companions:
             (work / path.name).write_bytes(path.read_bytes())
         sums = {path.name: checksum(path) for path in sorted(work.iterdir())}
@@ -52,9 +56,10 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        checksums = facts["checksums"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not a complete checkpoint ({error}). Delete the folder and run again.") from None
-    for name, expected in facts["checksums"].items():
+    for name, expected in checksums.items():
         if not (folder / name).is_file() or checksum(folder / name) != expected:
             raise UserError(f"{folder / name}: missing or damaged. Delete {folder} and run again; it is made anew.")
     return facts
