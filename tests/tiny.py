@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,12 +14,17 @@ from antiphon.data.prepare import Prepared, facts
 from antiphon.data.shards import Shards, Writer
 from antiphon.data.tokenizer import Encoder
 from antiphon.draws import generator
+from antiphon.machine import Machine
 from antiphon.pretrain.config import Course, Pretrain
 from antiphon.pretrain.objective import Vocabulary
 from antiphon.study.plan import sizes
 
+if TYPE_CHECKING:
+    from antiphon.pretrain.run import Segment
+
 MODEL: Mapping[str, Any] = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "ffn": 48, "positions": 64}
 BATCH: Mapping[str, Any] = {"rows": 4, "length": 32}
+MACHINE = Machine(threads=1, precision="float32", device="cpu", save_seconds=1e6)
 CORPUS = "tiny-corpus"
 """Identity that stands for the tiny corpus."""
 
@@ -131,3 +136,60 @@ def differing(one: Path, other: Path) -> list[str]:
     assert first.keys() == second.keys()
     assert first
     return [name for name in first if not torch.equal(first[name], second[name])]
+
+
+def stretch(
+    course: Course, folder: Path, name: str, start: int = 0, stop: int | None = None, origin: Path | None = None
+) -> Segment:
+    """A stretch of a run whose files lie in a folder under a name.
+
+    Args:
+        course: the run.
+        folder, name: where its files go.
+        start, stop: steps; the whole run by default.
+        origin: checkpoint of the state at `start`.
+    """
+    from antiphon.pretrain.run import Segment
+
+    return Segment(
+        course,
+        start,
+        course.steps if stop is None else stop,
+        origin,
+        folder / "states" / name,
+        folder / "partial" / name,
+        folder / "logs" / f"{name}.jsonl",
+    )
+
+
+def train(
+    segment: Segment, prepared: Prepared, machine: Machine = MACHINE, interrupt_at: int = 0, ranks: Any = None
+) -> list[int]:
+    """Train a segment in this process.
+
+    Args:
+        segment: what to train.
+        prepared: the corpus.
+        machine: where.
+        interrupt_at: the step after which the run is asked to stop; 0 never asks.
+        ranks: this process among others.
+
+    Returns:
+        The steps that were reported.
+
+    Raises:
+        Interrupted: it stopped.
+    """
+    from antiphon.pretrain import run
+    from antiphon.train.parallel import Parallel
+
+    told: list[int] = []
+    run.run(
+        segment,
+        prepared,
+        machine,
+        ranks or Parallel(),
+        lambda facts: told.append(facts["step"]),
+        lambda: bool(told) and told[-1] == interrupt_at,
+    )
+    return told

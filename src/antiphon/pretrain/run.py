@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,9 @@ def run(
             f"pretrain.optimizer.clip; the last saved state is kept."
         ) from None
     finally:
-        trainer.log.close()
-    if segment.partial.is_dir():
+        if trainer.log is not None:
+            trainer.log.close()
+    if ranks.rank == 0 and segment.partial.is_dir():
         shutil.rmtree(segment.partial)
 
 
@@ -124,7 +126,8 @@ class _Trainer:
         self.optimizer = self._fresh_optimizer()
         if origin is not None:
             checkpoint.restore_optimizer(origin, self.optimizer)
-        self.log = Log(segment.log, self.step)
+        # One writer: a second one would replace the file under the first one's hands.
+        self.log = Log(segment.log, self.step) if ranks.rank == 0 else None
         self.held_out = _validation_batches(course, prepared)
         self.saved = self.reported_at = time.monotonic()
         self.reported_step = self.step
@@ -156,12 +159,8 @@ class _Trainer:
         """This rank's micro-batches of a step: the objective sees the whole batch, then it is divided."""
         objective = self.course.span(step).at(step)
         parts = objective(self.batches(step), self.vocabulary, self.course.run.seed, step)
-        size = self.machine.micro_batch_rows or self.course.run.batch.rows
-        micro = []
-        for part in parts:
-            mine = part.rows(self.ranks.share(len(part.inputs)))
-            micro += [mine.rows(slice(first, first + size)) for first in range(0, len(mine.inputs), size)]
-        return micro
+        mine = [part.rows(self.ranks.share(len(part.inputs))) for part in parts]
+        return _divided(mine, self.machine.micro_batch_rows)
 
     def loss(self, model: nn.Module, micro: LMBatch) -> Loss:
         assert isinstance(model, build.LanguageModel)
@@ -185,12 +184,13 @@ class _Trainer:
         validate = bool(self.held_out) and validate_every > 0 and (done.step % validate_every == 0 or last)
         if done.step % every == 0 or last or validate:
             self.report(done, objective, self.validate() if validate else {})
-        if last or self.ranks.rank:
+        if last:
             return
-        if self.stopped():
+        # All ranks stop together, whichever was asked to: one that went on would wait for the others for ever.
+        if self.ranks.sum(float(self.stopped())):
             self.save(self.partial(done.step), done.step)
             raise Interrupted
-        if time.monotonic() - self.saved > self.machine.save_seconds:
+        if self.ranks.rank == 0 and time.monotonic() - self.saved > self.machine.save_seconds:
             self.save(self.partial(done.step), done.step)
             _keep_newest(self.segment.partial)
             self.saved = time.monotonic()
@@ -212,7 +212,7 @@ class _Trainer:
             "seconds": now - self.reported_at,
         }
         self.sums, self.reported_at, self.reported_step = {}, now, done.step
-        if self.ranks.rank == 0:
+        if self.log is not None:
             self.log.write(line)
             phase = self.course.spans.index(self.course.span(done.step - 1)) + 1
             self.progress({**line, "steps": self.course.steps, "phase": phase, "phases": len(self.course.spans)})
@@ -223,7 +223,7 @@ class _Trainer:
         losses = {}
         with torch.no_grad():
             for name, parts in self.held_out.items():
-                found = [self.loss(self.model, part) for part in parts]
+                found = [self.loss(self.model, part) for part in _divided(parts, self.machine.micro_batch_rows)]
                 losses[name] = float(sum(loss.total for loss in found)) / max(sum(loss.count for loss in found), 1)
         self.model.train()
         return losses
@@ -258,16 +258,25 @@ class _Trainer:
         )
 
 
+def _divided(parts: Sequence[LMBatch], rows: int) -> list[LMBatch]:
+    """The parts in micro-batches of at most so many rows; 0 leaves them whole."""
+    micro = []
+    for part in parts:
+        # A rank may have no row of a part at all.
+        size = rows or max(len(part.inputs), 1)
+        micro += [part.rows(slice(first, first + size)) for first in range(0, len(part.inputs), size)]
+    return micro
+
+
 def _newest(segment: Segment) -> tuple[Path | None, int]:
-    """The newest complete state of a segment, and its step; a damaged one is passed over for the one before."""
-    if segment.partial.is_dir():
-        for folder in sorted(segment.partial.glob("step-*"), reverse=True):
-            try:
-                facts = checkpoint.read_facts(folder)
-            except UserError:
-                continue
+    """The newest complete state of a segment, and its step; a damaged one is removed, and the one before is taken."""
+    for folder in sorted(segment.partial.glob("step-*"), reverse=True):
+        with contextlib.suppress(UserError):
+            facts = checkpoint.read_facts(folder)
             if facts["identity"] == segment.course.identity(facts["step"]):
                 return folder, facts["step"]
+        # Out of the way: the state that is to be saved there anew would find its place taken.
+        shutil.rmtree(folder, ignore_errors=True)
     if segment.origin is None:
         return None, 0
     return segment.origin, checkpoint.read_facts(segment.origin)["step"]
