@@ -30,6 +30,12 @@ class Axes(Config):
     schedule: dict[str, Schedule] = Field(min_length=1)
     seed: tuple[int, ...] = Field(default=(0,), min_length=1)
 
+    @model_validator(mode="after")
+    def _distinct(self) -> Axes:
+        if len(set(self.seed)) < len(self.seed):
+            raise ValueError(f"seed {list(self.seed)} names one value twice")
+        return self
+
 
 class Finetuning(Protocol):
     """How every checkpoint is fine-tuned and scored: the protocol, and the axes of the fine-tunings.
