@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import multiprocessing
 import os
@@ -125,7 +126,9 @@ class _Launcher:
             if worker.job is None and job is not None:
                 del self.waiting[job.id]
                 worker.job, worker.began = job, time.monotonic()
-                worker.pipe.send(job.work)
+                # A worker may have died idle since the last look; `listen` then finds its pipe closed.
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    worker.pipe.send(job.work)
                 self.watcher.started(number, job)
 
     def listen(self, seconds: float) -> None:
