@@ -2,8 +2,8 @@
 
     python benchmarks/kill_trials.py STUDY.yaml --kills 10
 
-Runs `antiphon run STUDY` twice in new workspaces: once in peace, once killed with SIGKILL again and again and started anew
-each time. Prints, for each kill, when it came and what was saved, then a verdict for every state: the same weights, or not.
+Runs `antiphon run STUDY` twice in new workspaces: once in peace, once killed with SIGKILL again and again and started
+anew each time. Prints, for each kill, when it came and what was saved, then whether all states have the same weights.
 Exits 1 when any state differs or is missing.
 """
 

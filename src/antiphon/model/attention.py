@@ -28,10 +28,10 @@ class Kernel(enum.Enum):
 def choose_kernel(device: torch.device, precision: torch.dtype, length: int) -> Kernel:
     """The faster kernel for this device, precision and row length.
 
-    On CPU with bfloat16 the backward of SDPA is slow on short rows, and the plain matmul form wins up to about 512
+    On CPU with bfloat16 the backward of SDPA is slow on short rows, and the plain matmul form wins up to about 256
     positions; everywhere else SDPA is as fast or faster (benchmarks/attention.py prints the ratios).
     """
-    if device.type == "cpu" and precision is torch.bfloat16 and length <= 512:
+    if device.type == "cpu" and precision is torch.bfloat16 and length <= 256:
         return Kernel.MATMUL
     return Kernel.SDPA
 
