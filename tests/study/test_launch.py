@@ -99,6 +99,18 @@ def alone(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return targets
 
 
+def once(act: Callable[[], None]) -> Callable[[Job, int], None]:
+    """Something done at the first report from the second half of a run, and not at those that follow."""
+    done: list[int] = []
+
+    def at_report(job: Job, step: int) -> None:
+        if step >= STEPS // 2 and not done:
+            done.append(step)
+            act()
+
+    return at_report
+
+
 def kill_workers() -> None:
     for process in multiprocessing.active_children():
         if process.pid is not None:
@@ -134,16 +146,8 @@ def test_a_worker_killed_in_the_middle_of_a_job_changes_nothing(
     space: Workspace, prepared: Prepared, alone: dict[str, Path]
 ) -> None:
     every = work(space, prepared, {"both": "25% clm > 75% mlm(0.4)"})
-    killed: list[int] = []
-
-    def kill_once(job: Job, step: int) -> None:
-        if step >= STEPS // 2 and not killed:
-            killed.append(step)
-            kill_workers()
-
-    told = Told(kill_once)
+    told = Told(once(kill_workers))
     assert launch.launch(every, MACHINE, told) == []
-    assert len(killed) == 1
     assert told.count("started", every[0].title) == 2
     assert told.count("finished", every[0].title) == 1
     assert tiny.differing(every[0].done, alone["both"]) == []
@@ -193,13 +197,12 @@ def test_an_interrupt_saves_and_the_next_launch_goes_on(
 ) -> None:
     every = work(space, prepared, {"both": "25% clm > 75% mlm(0.4)"})
 
-    def interrupt(job: Job, step: int) -> None:
-        if step >= STEPS // 2:
-            raise KeyboardInterrupt
+    def interrupt() -> None:
+        raise KeyboardInterrupt
 
     slow = MACHINE.model_copy(update={"save_seconds": 1e6})
     with pytest.raises(KeyboardInterrupt):
-        launch.launch(every, slow, Told(interrupt))
+        launch.launch(every, slow, Told(once(interrupt)))
     assert workers_left() == 0
     (state,) = space.partial(every[0].id).iterdir()
     saved = checkpoint.read_facts(state)["step"]
@@ -213,15 +216,8 @@ def test_an_interrupt_saves_and_the_next_launch_goes_on(
 def test_a_signal_to_terminate_is_an_interrupt(space: Workspace, prepared: Prepared) -> None:
     every = work(space, prepared, {"both": "25% clm > 75% mlm(0.4)"})
     before = signal.getsignal(signal.SIGTERM)
-    sent: list[int] = []
-
-    def terminate_once(job: Job, step: int) -> None:
-        if not sent:
-            sent.append(step)
-            os.kill(os.getpid(), signal.SIGTERM)
-
     with pytest.raises(KeyboardInterrupt):
-        launch.launch(every, MACHINE, Told(terminate_once))
+        launch.launch(every, MACHINE, Told(once(lambda: os.kill(os.getpid(), signal.SIGTERM))))
     assert signal.getsignal(signal.SIGTERM) is before
     assert list(space.partial(every[0].id).iterdir())
     assert workers_left() == 0

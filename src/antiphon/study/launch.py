@@ -88,7 +88,6 @@ class _Launcher:
         self.context, self.machine, self.watcher = context, machine, watcher
         self.waiting = {job.id: job for job in todo}
         self.order = _order(todo)
-        self.stop = context.Event()
         self.pool: dict[int, _Worker] = {}
         self.failures: list[tuple[Job, str]] = []
         self.died: dict[str, int] = {}
@@ -112,7 +111,7 @@ class _Launcher:
 
     def start_worker(self) -> _Worker:
         ours, theirs = self.context.Pipe()
-        process = self.context.Process(target=_serve, args=(theirs, self.machine, self.stop), daemon=True)
+        process = self.context.Process(target=_serve, args=(theirs, self.machine), daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours)
@@ -142,7 +141,7 @@ class _Launcher:
             worker = self.pool[number]
             try:
                 kind, facts = worker.pipe.recv()
-            except (EOFError, ConnectionResetError):
+            except (EOFError, OSError):
                 self.bury(number)
                 continue
             job = worker.job
@@ -188,7 +187,10 @@ class _Launcher:
 
     def wind_down(self) -> None:
         """Ask the workers to save and stop; a second interrupt does not wait."""
-        self.stop.set()
+        for worker in self.pool.values():
+            if worker.job is not None:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    worker.pipe.send(None)
         end = time.monotonic() + GRACE_SECONDS
         while any(worker.job for worker in self.pool.values()) and time.monotonic() < end:
             self.listen(0.25)
@@ -209,8 +211,12 @@ def _order(todo: Sequence[Job]) -> list[str]:
     return [job.id for job in ranked]
 
 
-def _serve(pipe: Connection, machine: Machine, stop: Any) -> None:
-    """A worker's life: take a job, do it, say how it went; end with the launcher."""
+def _serve(pipe: Connection, machine: Machine) -> None:
+    """A worker's life: take a job, do it, say how it went; end with the launcher.
+
+    The one thing that is said to a busy worker is None, the wish to stop. It comes through the pipe, not as a shared
+    event: a worker that is killed while it looks at an event takes the event's lock with it, and all others would wait.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -222,8 +228,10 @@ def _serve(pipe: Connection, machine: Machine, stop: Any) -> None:
             work = pipe.recv()
         except EOFError:
             return
+        if work is None:
+            continue
         try:
-            execute(work, machine, lambda facts: pipe.send(("progress", facts)), stop.is_set)
+            execute(work, machine, lambda facts: pipe.send(("progress", facts)), pipe.poll)
             pipe.send(("done", None))
         except Interrupted:
             pipe.send(("interrupted", None))
