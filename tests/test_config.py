@@ -103,7 +103,7 @@ def _reads(tree: ast.AST, owner: str = "") -> set[tuple[str, str]]:
 
 
 def test_every_field_has_a_reader() -> None:
-    """By name alone; tests/study/test_readers.py watches who reads what while a study runs."""
+    """By name alone; tests/study/test_fields.py watches who reads what while a study runs."""
     reads = {item for path in SOURCES.rglob("*.py") for item in _reads(ast.parse(path.read_text(encoding="utf-8")))}
     configs = _configs()
     assert {"Study", "Pretrain", "Finetune", "Machine", "Corpus", "Model"} <= {kind.__name__ for kind in configs}

@@ -193,3 +193,29 @@ def train(
         lambda: bool(told) and told[-1] == interrupt_at,
     )
     return told
+
+
+def write_tasks(folder: Path) -> Path:
+    """A folder of data sets for the tasks sentence-polarity and wnut17, of made-up words."""
+    import zipfile
+
+    from antiphon.finetune.readers import polarity, wnut
+
+    plain = texts(11, 120)
+    archive = folder / polarity.FILES[0]
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(archive, "w") as file:
+        for label, name in enumerate(polarity.MEMBERS):
+            lines = [f"{('bad', 'good')[label]} {' '.join(text.split()[:8])}" for text in plain[label::2]]
+            file.writestr(name, "\n".join(lines))
+    for number, name in enumerate(wnut.FILES):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sentences = [text.rstrip(".").split()[:8] for text in plain[40 * number : 40 * number + 40]]
+        rows = ["".join(f"{word}\t{_tag(word)}\n" for word in sentence) for sentence in sentences]
+        path.write_text("\n".join(rows), encoding="utf-8")
+    return folder
+
+
+def _tag(word: str) -> str:
+    return "B-person" if word.startswith(("b", "d")) else "O"
