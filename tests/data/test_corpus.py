@@ -219,6 +219,17 @@ def test_a_line_without_the_text_field_is_named_with_what_it_has(tmp_path: Path,
     assert "pretrain.corpus.text_field" in message
 
 
+@pytest.mark.parametrize("half", ["\\ud83d", "\\ude42"])
+def test_half_of_a_cut_emoji_is_named_with_its_line(tmp_path: Path, half: str) -> None:
+    whole = b'{"text": "hi \\ud83d\\ude42", "note": "%s"}\n' % half.encode()
+    (tmp_path / "a.jsonl").write_bytes(whole)
+    assert read(tmp_path / "a.jsonl") == ["hi \N{SLIGHTLY SMILING FACE}"]
+    (tmp_path / "a.jsonl").write_bytes(whole + b'{"text": "hi %s"}\n' % half.encode())
+    with pytest.raises(UserError) as caught:
+        read(tmp_path / "a.jsonl")
+    assert f"a.jsonl:2: the field 'text' has half of a character, '{half}', after 3 others" in str(caught.value)
+
+
 def test_a_parquet_file_without_the_column_is_named_with_those_it_has(tmp_path: Path) -> None:
     _write_parquet(tmp_path / "a.parquet", TEXTS)
     with pytest.raises(UserError, match=r"a\.parquet: no column 'content'; it has 'id', 'text'"):

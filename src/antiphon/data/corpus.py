@@ -53,7 +53,8 @@ def documents(corpus: Corpus, cache: Path, workers: int = 1) -> Iterator[tuple[s
         workers: processes for that extraction.
 
     Raises:
-        UserError: a file is missing, not UTF-8, or lacks the text field; the message names file and line.
+        UserError: a file is missing, not UTF-8, lacks the text field or has no text there; the message names file and
+            line.
     """
     if corpus.path == POCKET:
         yield from docstrings.documents(docstrings.load(cache, workers))
@@ -138,7 +139,16 @@ def _read_jsonl(path: Path, field: str) -> Iterator[str]:
                 f"{path}:{number}: no text in the field {field!r}; this line has {keys}. "
                 "Name the right field with --set pretrain.corpus.text_field=NAME."
             )
-        yield row[field]
+        text = row[field]
+        try:
+            # JSON may escape one half of a surrogate pair ("\ud83d", a cut emoji), which is valid JSON but no text.
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"{path}:{number}: the field {field!r} has half of a character, {text[error.start]!a}, "
+                f"after {error.start} others. Repair or remove the line."
+            ) from None
+        yield text
 
 
 def _read_parquet(path: Path, field: str) -> Iterator[str]:
