@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import random
 import shutil
 import subprocess
@@ -29,7 +30,8 @@ def main() -> int:
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="kill-trials-"))
     changes = [part for change in arguments.changes for part in ("--set", change)]
-    command = ["antiphon", "run", arguments.study, "--set", "machine.save_seconds=1", *changes, "--workspace"]
+    antiphon = str(Path(sys.executable).with_name("antiphon"))
+    command = [antiphon, "run", arguments.study, "--set", "machine.save_seconds=1", *changes, "--workspace"]
 
     began = time.monotonic()
     subprocess.run([*command, str(root / "calm")], check=True, stdout=subprocess.DEVNULL)
@@ -73,10 +75,11 @@ def weights(space: Path, name: str) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else f"missing in {space.name}"
 
 
-def values(space: Path, name: str) -> list[str]:
+def values(space: Path, name: str) -> list[dict[str, object]]:
     path = space / "results" / name
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else [f"missing in {space.name}"]
-    return [line.split('"seconds"')[0] for line in lines]
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    rows = [json.loads(line) for line in lines] if path.is_file() else [{"missing in": space.name}]
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from antiphon.config import UserError
 
@@ -29,7 +32,27 @@ NONE: list[str] = []
 RUNS = Path("runs")
 
 
+def _spoken(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb whose mistakes are messages, not tracebacks: 1 for what the user can mend, 130 for a stop."""
+
+    @functools.wraps(verb)
+    def wrapped(*arguments: Any, **options: Any) -> None:
+        began = time.monotonic()
+        try:
+            verb(*arguments, **options)
+        except (UserError, OSError) as error:
+            Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            seconds = time.monotonic() - began
+            Console(stderr=True).print(f"stopped after {seconds:.0f} s; the same command goes on from here")
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
 @app.command()
+@_spoken
 def run(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -> None:
     """Do what is not done of a study, then write its report. Ctrl-C stops; the same command goes on."""
     from antiphon.files import lock
@@ -37,22 +60,27 @@ def run(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -> N
     from antiphon.study.study import read
     from antiphon.study.workspace import Workspace
 
-    space = Workspace(workspace)
-    with lock(space.lock, wait=False, holder="another `antiphon run`"):
-        raise typer.Exit(drive.run(read(study, changes), space, console, _command()))
+    wanted, space = read(study, changes), Workspace(workspace)
+    with lock(space.lock, wait=False, holder="another `antiphon`"):
+        raise typer.Exit(drive.run(wanted, space, console, _command()))
 
 
 @app.command()
+@_spoken
 def prepare(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -> None:
     """Read and tokenize a study's corpus; `run` does this by itself."""
+    from antiphon.files import lock
     from antiphon.study import drive
     from antiphon.study.study import read
     from antiphon.study.workspace import Workspace
 
-    drive.prepare(read(study, changes), Workspace(workspace), console)
+    wanted, space = read(study, changes), Workspace(workspace)
+    with lock(space.lock, wait=False, holder="another `antiphon`"):
+        drive.prepare(wanted, space, console)
 
 
 @app.command()
+@_spoken
 def plan(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -> None:
     """Show the tree of segments that a study comes to."""
     from antiphon.study import drive
@@ -64,6 +92,7 @@ def plan(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -> 
 
 
 @app.command()
+@_spoken
 def status(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -> None:
     """Say how far a study is."""
     from antiphon.study import drive
@@ -74,6 +103,7 @@ def status(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -
 
 
 @app.command()
+@_spoken
 def report(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -> None:
     """Write a study's page and tables from what is done so far."""
     from antiphon.study import drive
@@ -84,6 +114,7 @@ def report(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -
 
 
 @app.command()
+@_spoken
 def export(
     name: Annotated[
         str, typer.Argument(metavar="RUN", help="ARM, or ARM/SEED, or ARM/SEED@READING: mlm, mlm/1, mlm/1@20%.")
@@ -108,22 +139,5 @@ def _command() -> str:
 
 
 def main() -> None:
-    """The console script: a UserError is a message, not a traceback."""
-    began = time.monotonic()
-    try:
-        app(standalone_mode=False)
-    except UserError as error:
-        Console(stderr=True).print(
-            f"[red]error:[/red] {str(error).replace('[', chr(92) + '[')}", highlight=False, soft_wrap=True
-        )
-        sys.exit(1)
-    except OSError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
-        sys.exit(1)
-    except (KeyboardInterrupt, typer.Abort):
-        Console(stderr=True).print(
-            f"stopped after {time.monotonic() - began:.0f} s; the same command goes on from here"
-        )
-        sys.exit(130)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
+    """The console script."""
+    app()

@@ -70,15 +70,21 @@ class Finetune(Protocol):
     seed: int = Field(ge=0)
 
 
+VERSION = 1
+"""Raised when the code of fine-tuning, reading or scoring changes in a way that changes scores."""
+
+
 def job_id(state: str, config: Finetune, data: str = "") -> str:
     """16 hexadecimal digits that identify the fine-tuning of one pretrained state.
+
+    All values count, defaults too: a score must not survive a default that changed.
 
     Args:
         state: identity of the pretrained weights.
         config: what is done to them.
-        data: identity of the task's examples.
+        data: identity of the task: its examples, metric and row length.
     """
-    return fingerprint("finetune", state, data, config.model_dump(mode="json", exclude_defaults=True))
+    return fingerprint("finetune", VERSION, state, data, config.model_dump(mode="json"))
 
 
 def num_steps(config: Protocol, per_epoch: int) -> int:

@@ -34,6 +34,7 @@ def revision(names: Sequence[str], data: str, workspace: Path) -> dict[str, str]
                 raise UserError(
                     f"task {name!r}: {path} is missing. Name the folder that holds it: --set finetune.data=FOLDER"
                 )
-        found[name] = fingerprint(*map(remembered, paths)) if paths else fingerprint(docstrings.manifest())
+        content = list(map(remembered, paths)) if paths else docstrings.manifest()
+        found[name] = fingerprint(task(name).kind.value, task(name).metric, task(name).length, content)
     remembered.save()
     return found

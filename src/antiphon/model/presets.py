@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 
 from antiphon.config import Config
@@ -15,7 +13,6 @@ class Model(Config):
     Source: the MLM-vs-CLM study (arXiv 2507.00994), Table 1, which uses one such network for every objective.
 
     Attributes:
-        family: the architecture.
         layers, width, heads, kv_heads, ffn: the shape; `kv_heads` 0 means as many as `heads`.
         positions: longest row the rotary table is made for.
         tied: whether the output matrix is the embedding matrix.
@@ -23,7 +20,6 @@ class Model(Config):
         initial_std: standard deviation of the normal initialisation.
     """
 
-    family: Literal["llama"] = "llama"
     layers: int = Field(default=4, ge=1)
     width: int = Field(default=128, ge=8)
     heads: int = Field(default=4, ge=1)

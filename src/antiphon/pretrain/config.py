@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from antiphon.config import Config, fingerprint
 from antiphon.data.corpus import Corpus
@@ -51,6 +51,16 @@ class LearningRate(Config):
     decay_form: Literal["linear", "sqrt"] = "linear"
     final: float = Field(default=0.0, ge=0, le=1)
     at_switch: AtSwitch = AtSwitch.CONTINUE
+
+    @field_validator("warmup", "decay", mode="before")
+    @classmethod
+    def _length(cls, value: Any) -> Amount:
+        if str(value).strip() in ("0", "0%"):
+            return Amount(0, Unit.STEPS)
+        amount = Amount.parse(value)
+        if amount.unit is Unit.SHARE:
+            raise ValueError(f"{str(value)!r} has no unit; write '{value} steps' or '{value}%'")
+        return amount
 
     def curve(self, steps: int, sizes: Sizes) -> np.ndarray:
         """(steps,) float64: the rate of every step of one curve."""

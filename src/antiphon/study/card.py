@@ -15,15 +15,23 @@ def card(found: Plan, reading: Reading) -> str:
     """
     course = found.courses[reading.arm, reading.seed]
     words = round(reading.tokens * course.sizes.words_a_token)
+    last = str(course.span(reading.step - 1).objective)
+    fills = last.startswith("mlm")
+    use = (
+        'fill = pipeline("fill-mask", "THIS FOLDER")\nfill("a sentence with a [MASK] in it")'
+        if fills
+        else 'embed = pipeline("feature-extraction", "THIS FOLDER")\nembed("a sentence")'
+    )
+    note = "" if fills else f"\nIts last objective is {last}: logits do not answer masked positions; fine-tune it.\n"
     return f"""---
 library_name: transformers
-pipeline_tag: fill-mask
+pipeline_tag: {"fill-mask" if fills else "feature-extraction"}
 ---
 
 # {found.study.name}: {reading.arm}, seed {reading.seed}, {reading.label} of the schedule
 
 A bidirectional text encoder pretrained with Antiphon {__version__}.
-
+{note}
 | | |
 |---|---|
 | schedule | `{course.run.schedule}` |
@@ -35,6 +43,8 @@ A bidirectional text encoder pretrained with Antiphon {__version__}.
 | study | {found.study.question} |
 
 ```python
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import pipeline
+
+{use}
 ```
 """

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -56,8 +57,8 @@ class LiveConsole:
         if "tokens_per_second" in facts:
             losses = ", ".join(f"{name} {value:.3f}" for name, value in facts["loss"].items())
             self.rows[worker] = (
-                f"{job.title} · step {facts['step']}/{facts['steps']} · phase {facts['phase']}/{facts['phases']} "
-                f"{facts['objective']} · loss {losses} · {facts['tokens_per_second']:,.0f} tokens/s"
+                f"{job.title.removeprefix('pretrain ')} {facts['step']}/{facts['steps']} · phase {facts['phase']}/"
+                f"{facts['phases']} · loss {losses} · {facts['tokens_per_second'] / 1000:.1f}k tokens/s"
             )
             work = job.work
             start, stop = getattr(work, "start", 0), getattr(work, "stop", 1)
@@ -71,8 +72,11 @@ class LiveConsole:
 
     def failed(self, job: Job, reason: str) -> None:
         self.left.pop(job.id, None)
-        self.console.print(f"[red]failed[/red] {job.title}: ", end="")
+        self.console.print(f"[red]failed[/red] {escape(job.title)}: ", end="")
         self.console.print(reason.strip(), markup=False, highlight=False, soft_wrap=True)
+
+    def stopping(self) -> None:
+        self.console.print("stopping: saving what is being trained (Ctrl-C again stops at once)")
 
     def refresh(self) -> None:
         now = time.monotonic()

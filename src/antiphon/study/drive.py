@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from rich.console import Console
 from antiphon.config import UserError, nearest
 from antiphon.data import docstrings
 from antiphon.data import prepare as preparation
-from antiphon.files import lock, write_text
+from antiphon.files import write_json, write_text
 from antiphon.finetune import catalog
+from antiphon.finetune.checks import check
 from antiphon.finetune.revision import revision
 from antiphon.study import launch
 from antiphon.study.console import LiveConsole, clock
@@ -23,13 +25,14 @@ from antiphon.study.study import Study
 from antiphon.study.tell import settings, tell
 from antiphon.study.workspace import Workspace
 
-SETTINGS = "settings.yaml"
+TOLD = "told.yaml"
+"""What the report on disk tells of: the settings, and how many jobs were missing."""
+
+SECONDS_BETWEEN_NOTES = 5.0
 
 
 def run(study: Study, space: Workspace, console: Console, command: str) -> int:
     """Do everything a study still lacks, then report. The exit code is 1 when a job failed."""
-    import time
-
     began = time.monotonic()
     space.sweep()
     prepare(study, space, console)
@@ -43,29 +46,52 @@ def run(study: Study, space: Workspace, console: Console, command: str) -> int:
         with LiveConsole(console, todo, len(every) - len(todo), count) as watcher:
             failures = launch.launch(todo, study.machine, watcher)
         console.print(f"{len(todo) - len(failures)} jobs done in {clock(time.monotonic() - began)}", highlight=False)
-    if todo or _told(study, space) != settings(study):
+    if todo or not _is_told(study, space):
         report(study, space, console, command)
     else:
-        console.print(
-            f"nothing to do; the report is {space.report(study.name) / 'index.html'}", highlight=False, soft_wrap=True
-        )
+        _say(console, f"nothing to do; the report is {space.report(study.name) / 'index.html'}")
     if failures:
         console.print(f"[red]{len(failures)} jobs failed or could not start[/red]; the same command tries them again")
     return 1 if failures else 0
 
 
-def _told(study: Study, space: Workspace) -> str:
-    """The settings that the report on disk tells of; empty when there is no report."""
-    path = space.report(study.name) / SETTINGS
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+def _is_told(study: Study, space: Workspace) -> bool:
+    """Whether the report on disk is of this study, with nothing missing."""
+    folder = space.report(study.name)
+    files = (folder / TOLD, folder / "index.html")
+    return all(path.is_file() for path in files) and files[0].read_text(encoding="utf-8") == _telling(study, 0)
+
+
+def _telling(study: Study, missing: int) -> str:
+    return f"# jobs missing: {missing}\n{settings(study)}"
+
+
+def _say(console: Console, text: str) -> None:
+    """A line as it is: no markup, no colours, no wrapping."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def prepare(study: Study, space: Workspace, console: Console) -> None:
-    """Prepare the corpus of a study and the text of its tasks, unless that is done."""
+    """Prepare the corpus of a study and read its tasks, unless that is done.
+
+    Raises:
+        UserError: a task is unknown, its data are missing or wrong, or the corpus is unusable; nothing is trained then.
+    """
+    # Names and files first: that takes no time.
+    identities = revision(study.finetune.tasks, study.finetune.data, space.root)
     _prepare_corpus(study, space, console)
-    if catalog.reads_passages(study.finetune.tasks):
+    unread = {name: mark for name, mark in identities.items() if not space.task(mark).is_file()}
+    if catalog.reads_passages(list(unread)):
+        _say(console, "reading the docstrings of the installed libraries for the pocket tasks")
         # Here once, rather than in every worker at the same time.
         docstrings.load(space.passages, launch.workers(study.machine))
+    for name, identity in unread.items():
+        task = catalog.task(name)
+        dataset = task.read(Path(study.finetune.data) if study.finetune.data else None, space.root)
+        check(task, dataset)
+        sizes = {split.value: len(examples) for split, examples in dataset.examples.items()}
+        _say(console, f"task {name}: " + ", ".join(f"{size:,} {split}" for split, size in sizes.items()) + " examples")
+        write_json(space.task(identity), {"task": name, **sizes})
 
 
 def _prepare_corpus(study: Study, space: Workspace, console: Console) -> None:
@@ -74,24 +100,21 @@ def _prepare_corpus(study: Study, space: Workspace, console: Console) -> None:
     folder = space.corpus(identity)
     if folder.is_dir():
         return
-    console.print(f"preparing corpus {pretrain.corpus.path!r}", highlight=False)
-    last = [""]
+    _say(console, f"preparing corpus {pretrain.corpus.path!r}")
+    last = [time.monotonic()]
 
     def say(facts: dict[str, Any]) -> None:
-        if facts["note"] != last[0] and console.is_terminal:
-            console.print(f"  {facts['note']}", highlight=False)
-        last[0] = facts["note"]
+        if time.monotonic() - last[0] > SECONDS_BETWEEN_NOTES:
+            _say(console, f"  {facts['note']}")
+            last[0] = time.monotonic()
 
-    with lock(space.root / "corpora" / "lock", wait=True, holder="another `antiphon prepare`"):
-        preparation.prepare(pretrain.corpus, pretrain.tokenizer, folder, space.root, launch.workers(study.machine), say)
+    preparation.prepare(pretrain.corpus, pretrain.tokenizer, folder, space.root, launch.workers(study.machine), say)
     facts = preparation.facts(folder)
     for split in preparation.SPLITS:
         part = facts[split]
         left_out = f"; {part['empty']} empty documents left out" if part["empty"] else ""
-        console.print(
-            f"  {split}: {part['words']:,} words, {part['tokens']:,} tokens, {part['documents']:,} documents{left_out}",
-            highlight=False,
-        )
+        counted = f"{part['words']:,} words, {part['tokens']:,} tokens, {part['documents']:,} documents"
+        _say(console, f"  {split}: {counted}{left_out}")
 
 
 def planned(study: Study, space: Workspace) -> Plan:
@@ -108,14 +131,18 @@ def report(study: Study, space: Workspace, console: Console, command: str) -> No
     found, facts = _planned(study, space)
     story = tell(found, space, facts, command)
     path = page.write(story, space.report(study.name))
-    write_text(space.report(study.name) / SETTINGS, settings(study))
+    write_text(space.report(study.name) / TOLD, _telling(study, story.missing))
     if story.observations:
         console.print(tables.terminal(find(story)))
-    console.print(f"report: {path}", highlight=False, soft_wrap=True)
+    _say(console, f"report: {path}")
 
 
 def status(study: Study, space: Workspace, console: Console) -> None:
     """Say what is done and what is not."""
+    pretrain = next(iter(study.runs().values()))
+    if not space.corpus(preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)).is_dir():
+        _say(console, f"study {study.name}: not begun; its corpus {pretrain.corpus.path!r} is not prepared")
+        return
     found = planned(study, space)
     every = jobs(found, space)
     todo = missing(every)
@@ -126,7 +153,7 @@ def status(study: Study, space: Workspace, console: Console) -> None:
             steps = (
                 f", saved at step {int(partial[-1].name.split('-')[1])}" if partial and not job.done.exists() else ""
             )
-            console.print(f"  {'done   ' if job.done.exists() else 'to do  '} {job.title}{steps}", highlight=False)
+            _say(console, f"  {'done   ' if job.done.exists() else 'to do  '} {job.title}{steps}")
 
 
 def export(study: Study, name: str, target: Path, space: Workspace, console: Console) -> None:
@@ -145,9 +172,7 @@ def export(study: Study, name: str, target: Path, space: Workspace, console: Con
     encoder = prepared.encoder
     specials = {"pad": encoder.pad, "bos": encoder.bos, "eos": encoder.eos, "mask": encoder.mask}
     write(state, target, prepared.tokenizer_files, specials, card(found, reading))
-    console.print(
-        f"{target}: an encoder for AutoModel and AutoModelForMaskedLM; logits checked", highlight=False, soft_wrap=True
-    )
+    _say(console, f"{target}: an encoder for AutoModel and AutoModelForMaskedLM; its logits are checked")
 
 
 def _reading(found: Plan, name: str) -> Reading:
@@ -172,7 +197,8 @@ def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
     folder = space.corpus(identity)
     if not folder.is_dir():
         raise UserError(
-            f"the corpus {pretrain.corpus.path!r} is not prepared yet. Run `antiphon prepare` or `antiphon run`."
+            f"the corpus {pretrain.corpus.path!r} is not prepared yet. Run the study first, "
+            "or `antiphon prepare` with the same arguments."
         )
     facts = preparation.facts(folder)
     data = revision(study.finetune.tasks, study.finetune.data, space.root)
@@ -183,10 +209,10 @@ def _say_what_is_left(console: Console, study: Study, total: int, every: list[An
     kinds = Counter(job.is_pretraining for job in todo)
     done = total - len(todo)
     if not todo:
-        console.print(f"study {study.name}: all {total} jobs are done", highlight=False)
+        _say(console, f"study {study.name}: all {total} jobs are done")
         return
-    skipped = f"{done} of {total} jobs are done and skipped; " if done else ""
-    console.print(
-        f"study {study.name}: {skipped}to do: {kinds[True]} pretraining segments, {kinds[False]} fine-tunings",
-        highlight=False,
-    )
+    if done:
+        _say(console, f"study {study.name}: {done} of {total} jobs are done and skipped")
+    else:
+        _say(console, f"study {study.name}: {study.question}\ncost: {study.cost or 'not stated'}")
+    _say(console, f"to do: {kinds[True]} pretraining segments, {kinds[False]} fine-tunings")

@@ -7,11 +7,14 @@ import dataclasses
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Sequence
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, Protocol
 
 from antiphon.config import UserError
@@ -29,6 +32,7 @@ class Watcher(Protocol):
     def finished(self, worker: int, job: Job, seconds: float) -> None: ...
     def failed(self, job: Job, reason: str) -> None: ...
     def refresh(self) -> None: ...
+    def stopping(self) -> None: ...
 
 
 @dataclasses.dataclass
@@ -42,8 +46,17 @@ class _Worker:
 
 
 def workers(machine: Machine) -> int:
-    """How many jobs run at once: as asked, or one for each core this process may use."""
-    return machine.workers or max(1, len(os.sched_getaffinity(0)) // machine.threads)
+    """How many jobs run at once: as asked, or one for each core this process may use.
+
+    With a CUDA device one job at a time has it, unless more are asked for.
+    """
+    if machine.workers:
+        return machine.workers
+    if machine.device != "cpu" and Path("/dev/nvidia0").exists():
+        return 1
+    # Only Linux says which cores are ours.
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return max(1, cores // machine.threads)
 
 
 def launch(todo: Sequence[Job], machine: Machine, watcher: Watcher) -> list[tuple[Job, str]]:
@@ -71,6 +84,10 @@ def launch(todo: Sequence[Job], machine: Machine, watcher: Watcher) -> list[tupl
         os.environ.setdefault(name, "32")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["antiphon.study.work"])
+    # While it loads torch, the server would answer Ctrl-C with a traceback; it inherits the deafness.
+    hearing = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    forkserver.ensure_running()
+    signal.signal(signal.SIGINT, hearing)
     launcher = _Launcher(context, list(todo), machine, watcher)
     before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
@@ -186,9 +203,18 @@ class _Launcher:
             worker.process.kill()
 
     def wind_down(self) -> None:
-        """Ask the workers to save and stop; a second interrupt does not wait."""
-        for worker in self.pool.values():
-            if worker.job is not None:
+        """Ask the workers that pretrain to save and stop; a second interrupt does not wait.
+
+        A fine-tuning has nothing to save: it is short, and done again.
+        """
+        self.watcher.stopping()
+        for number, worker in list(self.pool.items()):
+            if worker.job is not None and not worker.job.is_pretraining:
+                worker.process.kill()
+                worker.process.join()
+                worker.pipe.close()
+                del self.pool[number]
+            elif worker.job is not None:
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     worker.pipe.send(None)
         end = time.monotonic() + GRACE_SECONDS

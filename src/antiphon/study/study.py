@@ -6,7 +6,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, model_validator
@@ -18,6 +18,9 @@ from antiphon.pretrain.amount import Amount, Unit
 from antiphon.pretrain.config import Pretrain
 from antiphon.pretrain.schedule import Schedule
 
+# "/" and "@" part the name of a run: ARM/SEED@READING.
+ArmName = Annotated[str, Field(pattern=r"^[^/@\s]+$")]
+
 
 class Axes(Config):
     """What varies. Every combination is one pretraining run.
@@ -27,7 +30,7 @@ class Axes(Config):
         seed: pretraining seeds.
     """
 
-    schedule: dict[str, Schedule] = Field(min_length=1)
+    schedule: dict[ArmName, Schedule] = Field(min_length=1)
     seed: tuple[int, ...] = Field(default=(0,), min_length=1)
 
     @model_validator(mode="after")

@@ -39,6 +39,10 @@ class Workspace:
         """The rows of one fine-tuning."""
         return self.root / "results" / f"{job}.jsonl"
 
+    def task(self, identity: str) -> Path:
+        """The note that a task's examples have been read and found right."""
+        return self.root / "tasks" / f"{identity}.json"
+
     def report(self, study: str) -> Path:
         """A study's page and tables."""
         return self.root / "reports" / study
@@ -55,8 +59,12 @@ class Workspace:
 
     def sweep(self) -> None:
         """Remove temporary files that a killed process left. Only the holder of the lock may call this."""
-        for folder in ("corpora", "states", "results", "logs", "passages", "reports"):
+        for folder in ("corpora", "states", "results", "logs", "passages", "reports", "tasks"):
             for path in (self.root / folder).glob(".*-*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         for path in (self.root / "partial").glob("*/.*-*"):
             shutil.rmtree(path)
+        for path in (self.root / "partial").glob("*"):
+            # Killed between the checkpoint and the removal of what led to it.
+            if self.state(path.name).is_dir():
+                shutil.rmtree(path)
