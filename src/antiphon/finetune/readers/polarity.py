@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
+from antiphon.config import UserError
 from antiphon.finetune.readers.source import source, tenth
 from antiphon.finetune.task import Dataset, Split, Text
 
@@ -20,10 +22,21 @@ def read(data: Path | None, workspace: Path) -> Dataset:
     """
     examples: dict[Split, list[Text]] = {split: [] for split in Split}
     places = {0: Split.TEST, 1: Split.VALIDATION}
-    with zipfile.ZipFile(source(data, FILES[0])) as archive:
-        for label, name in enumerate(MEMBERS):
-            # Latin-1, although the archive does not say so.
-            for line in archive.read(name).decode("latin-1").split("\n"):
-                if text := line.strip():
-                    examples[places.get(tenth(text), Split.TRAIN)].append(Text(text, label))
+    path = source(data, FILES[0])
+    for label, name in enumerate(MEMBERS):
+        # Latin-1, although the archive does not say so.
+        for line in _member(path, name).decode("latin-1").split("\n"):
+            if text := line.strip():
+                examples[places.get(tenth(text), Split.TRAIN)].append(Text(text, label))
     return Dataset(examples, LABELS)
+
+
+def _member(path: Path, name: str) -> bytes:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if name not in archive.namelist():
+                raise UserError(f"{path}: holds no {name}, but {', '.join(archive.namelist()[:5]) or 'nothing'}.")
+            return archive.read(name)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+        # RuntimeError: what damage makes of the fields that ask for a password or another compression.
+        raise UserError(f"{path}: not a readable zip archive ({error}). Bring a whole one.") from None

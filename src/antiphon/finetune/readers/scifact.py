@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from antiphon.config import UserError
-from antiphon.finetune.readers.source import source, tenth
+from antiphon.finetune.readers.source import lines, source, tenth
 from antiphon.finetune.task import Dataset, Search, Split
 
 FILES = tuple(
@@ -20,10 +20,8 @@ def read(data: Path | None, workspace: Path) -> Dataset:
     Source: Wadden et al. 2020 (arXiv 2004.14974), as BEIR has it (Thakur et al. 2021, arXiv 2104.08663).
     """
     corpus, asked, train_file, test_file = (source(data, name) for name in FILES)
-    documents = {}
-    for row in _lines(corpus):
-        documents[row["_id"]] = f"{row['title']} {row['text']}".strip()
-    queries = {row["_id"]: row["text"] for row in _lines(asked)}
+    documents = {row["_id"]: f"{row['title']} {row['text']}".strip() for row in _rows(corpus, ("_id", "title", "text"))}
+    queries = {row["_id"]: row["text"] for row in _rows(asked, ("_id", "text"))}
     train = _searches(train_file, queries)
     examples = {
         Split.TRAIN: [search for search in train if tenth(search.id) != 0],
@@ -33,20 +31,28 @@ def read(data: Path | None, workspace: Path) -> Dataset:
     return Dataset(examples, documents=dict.fromkeys(Split, documents))
 
 
-def _lines(path: Path) -> list[dict[str, str]]:
+def _rows(path: Path, fields: tuple[str, ...]) -> list[dict[str, str]]:
     rows = []
-    with path.open(encoding="utf-8") as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                rows.append(json.loads(line))
-            except ValueError as error:
-                raise UserError(f"{path}:{number}: not a JSON line ({error}).") from None
+    for number, line in enumerate(lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: not JSON ({error}). Each line must be one JSON object.") from None
+        absent = [field for field in fields if not isinstance(row, dict) or not isinstance(row.get(field), str)]
+        if absent:
+            shown = line if len(line) < 100 else f"{line[:100]}..."
+            raise UserError(f"{path}:{number}: no text in the field {absent[0]!r}; the line is {shown}")
+        rows.append(row)
     return rows
 
 
 def _searches(path: Path, queries: dict[str, str]) -> list[Search]:
     relevant: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()[1:], 2):
+    for number, line in enumerate(lines(path)[1:], 2):
+        if not line.strip():
+            continue
         try:
             query, document, grade = line.split("\t")
             if int(grade) > 0:

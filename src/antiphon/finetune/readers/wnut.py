@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.config import UserError
-from antiphon.finetune.readers.source import source
+from antiphon.finetune.readers.source import lines, source
 from antiphon.finetune.task import Dataset, Split, Words
 
 FILES = ("ner/wnut17/wnut17train.conll", "ner/wnut17/emerging.dev.conll", "ner/wnut17/emerging.test.annotated")
@@ -28,13 +28,13 @@ def sentences(path: Path) -> list[Words]:
     a word may begin with "#".
 
     Raises:
-        UserError: a line has no tag.
+        UserError: a line has no word, no tag or more than the two, or is not UTF-8.
     """
     found, words, tags = [], [], []
-    for number, line in enumerate([*path.read_text(encoding="utf-8").split("\n"), ""], 1):
+    for number, line in enumerate([*lines(path), ""], 1):
         if line.strip():
             word, _, tag = line.partition("\t")
-            if not tag.strip() or not word.strip():
+            if not tag.strip() or not word.strip() or "\t" in tag:
                 raise UserError(f"{path}:{number}: expected a word, a tab and a tag, got {line!r}.")
             words.append(word.strip())
             tags.append(tag.strip())
