@@ -41,7 +41,9 @@ def main() -> int:
     draw = random.Random(arguments.seed)
     disturbed = root / "killed"
     # Prepared beforehand, so that all kills fall into training and scoring.
-    shutil.copytree(root / "calm" / "corpora", disturbed / "corpora")
+    for name in ("corpora", "passages", "tasks"):
+        if (root / "calm" / name).is_dir():
+            shutil.copytree(root / "calm" / name, disturbed / name)
     done = 0
     while done < arguments.kills:
         process = subprocess.Popen([*command, str(disturbed)], stdout=subprocess.DEVNULL)

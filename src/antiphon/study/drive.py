@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,7 +19,7 @@ from antiphon.finetune.checks import check
 from antiphon.finetune.revision import revision
 from antiphon.study import launch
 from antiphon.study.console import LiveConsole, clock
-from antiphon.study.jobs import jobs, missing
+from antiphon.study.jobs import Job, jobs, missing
 from antiphon.study.plan import Plan, Reading
 from antiphon.study.plan import plan as make_plan
 from antiphon.study.study import Study
@@ -39,7 +40,7 @@ def run(study: Study, space: Workspace, console: Console, command: str) -> int:
     found = planned(study, space)
     every = jobs(found, space)
     todo = missing(every)
-    _say_what_is_left(console, study, len(every), every, todo)
+    _say_what_is_left(console, study, space, every, todo)
     failures: list[tuple[Any, str]] = []
     if todo:
         count = min(launch.workers(study.machine), len(todo))
@@ -146,14 +147,10 @@ def status(study: Study, space: Workspace, console: Console) -> None:
     found = planned(study, space)
     every = jobs(found, space)
     todo = missing(every)
-    _say_what_is_left(console, study, len(every), every, todo)
+    _say_what_is_left(console, study, space, every, todo)
     for job in every:
         if job.is_pretraining:
-            partial = sorted(space.partial(job.id).glob("step-*"))
-            steps = (
-                f", saved at step {int(partial[-1].name.split('-')[1])}" if partial and not job.done.exists() else ""
-            )
-            _say(console, f"  {'done   ' if job.done.exists() else 'to do  '} {job.title}{steps}")
+            _say(console, f"  {'done   ' if job.done.exists() else 'to do  '} {job.title}")
 
 
 def export(study: Study, name: str, target: Path, space: Workspace, console: Console) -> None:
@@ -205,14 +202,25 @@ def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
     return make_plan(study, identity, facts, data), facts
 
 
-def _say_what_is_left(console: Console, study: Study, total: int, every: list[Any], todo: list[Any]) -> None:
-    kinds = Counter(job.is_pretraining for job in todo)
-    done = total - len(todo)
+def _say_what_is_left(console: Console, study: Study, space: Workspace, every: list[Job], todo: list[Job]) -> None:
+    done = len(every) - len(todo)
     if not todo:
-        _say(console, f"study {study.name}: all {total} jobs are done")
+        _say(console, f"study {study.name}: all {len(every)} jobs are done")
         return
     if done:
-        _say(console, f"study {study.name}: {done} of {total} jobs are done and skipped")
+        _say(console, f"study {study.name}: {done} of {len(every)} jobs are done and skipped")
     else:
-        _say(console, f"study {study.name}: {study.question}\ncost: {study.cost or 'not stated'}")
+        _say(console, f"study {study.name}: {study.question}".rstrip(": "))
+        if study.cost:
+            _say(console, f"cost: {study.cost}")
+    for job in todo:
+        if step := _saved_step(space, job):
+            _say(console, f"  {job.title} goes on from step {step}")
+    kinds = Counter(job.is_pretraining for job in todo)
     _say(console, f"to do: {kinds[True]} pretraining segments, {kinds[False]} fine-tunings")
+
+
+def _saved_step(space: Workspace, job: Job) -> int:
+    """The step at which an unfinished pretraining was last saved; 0 if it was not."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in space.partial(job.id).glob("[!.]*/run.json")]
+    return max((facts["step"] for facts in found), default=0)
