@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 
 import numpy as np
 
@@ -103,29 +105,36 @@ class Batches:
 def permute(places: np.ndarray, size: int, seed: int, epoch: int) -> np.ndarray:
     """A keyed bijection of 0 .. size-1, computed point by point: no array of the permutation is ever made.
 
-    A Feistel network over the next even number of bits, walked until the value falls inside (cycle walking).
+    A generalised Feistel network on pairs (left below a, right below b) with a * b just above `size`; the few values
+    that fall outside are walked on until they fall inside (cycle walking).
 
     Args:
         places: (N,) integers below `size`.
         size: how many there are.
         seed, epoch: the key.
 
-    Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", sections 3 and 4.
+    Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", sections 3 to 5.
     """
     if size <= 1:
         return places.copy()
-    half = np.uint64(((size - 1).bit_length() + 1) // 2)
-    mask = np.uint64((1 << int(half)) - 1)
-    keys = generator(seed, "rows", epoch).integers(0, 2**64, size=4, dtype=np.uint64)
+    lefts = math.isqrt(size - 1) + 1
+    a, b = np.uint64(lefts), np.uint64(-(-size // lefts))
     values = places.astype(np.uint64)
-    pending = np.ones(len(values), dtype=bool)
-    while pending.any():
-        left, right = values[pending] >> half, values[pending] & mask
-        for key in keys:
-            left, right = right, left ^ (_mix(right ^ key) & mask)
-        values[pending] = (left << half) | right
-        pending = values >= np.uint64(size)
+    pending = np.arange(len(values))
+    while len(pending):
+        left, right = np.divmod(values[pending], b)
+        for even, odd in _keys(seed, epoch):
+            left = (left + _mix(right ^ even) % a) % a
+            right = (right + _mix(left ^ odd) % b) % b
+        values[pending] = left * b + right
+        pending = pending[values[pending] >= np.uint64(size)]
     return values.astype(places.dtype)
+
+
+@functools.lru_cache(maxsize=16)
+def _keys(seed: int, epoch: int) -> np.ndarray:
+    """(3, 2) uint64: the keys of the rounds, kept because every step asks for them."""
+    return generator(seed, "rows", epoch).integers(0, 2**64, size=(3, 2), dtype=np.uint64)
 
 
 def _mix(values: np.ndarray) -> np.ndarray:
