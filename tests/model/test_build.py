@@ -107,3 +107,16 @@ def test_weights_that_do_not_fit_are_refused_not_made_up(tmp_path: Path, damage:
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=f"the weights do not fit the model: {name}"):
         build.load(tmp_path)
+
+
+@pytest.mark.parametrize("left", [None, 0, 100, 10_000])
+def test_weights_that_are_cut_or_gone_are_named_with_what_to_do(tmp_path: Path, left: int | None) -> None:
+    build.save(build.build(SHAPE, 100, 0), tmp_path)
+    weights = tmp_path / "model.safetensors"
+    if left is None:
+        weights.unlink()
+    else:
+        assert left < weights.stat().st_size
+        weights.write_bytes(weights.read_bytes()[:left])
+    with pytest.raises(UserError, match=f"damaged: delete {tmp_path} and run again; it is made anew"):
+        build.load(tmp_path)

@@ -55,18 +55,20 @@ def load(folder: Path) -> LanguageModel:
     """Open a checkpoint in Hugging Face form, in float32.
 
     Raises:
-        UserError: the folder holds no model of this family.
+        UserError: the folder holds no model of this family, or a file is missing or damaged.
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json here. Give a folder that holds a checkpoint in Hugging Face form.")
-    loaded: Any = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    remedy = f"The checkpoint is damaged: delete {folder} and run again; it is made anew."
+    try:
+        loaded: Any = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{folder}: cannot be opened ({error}). {remedy}") from None
     model, report = loaded
     wrong = sorted(report["missing_keys"]) + sorted(report["unexpected_keys"])
     if wrong:
         # transformers would start the missing weights at random and only log it.
-        raise UserError(
-            f"{folder}: the weights do not fit the model: {', '.join(wrong[:5])}. The checkpoint is damaged."
-        )
+        raise UserError(f"{folder}: the weights do not fit the model: {', '.join(wrong[:5])}. {remedy}")
     return model
 
 
