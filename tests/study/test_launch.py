@@ -46,6 +46,9 @@ class Told:
     def failed(self, job: Job, reason: str) -> None:
         self.events.append(("failed", job.title))
 
+    def stopping(self) -> None:
+        self.events.append(("stopping", ""))
+
     def refresh(self) -> None:
         pass
 
@@ -57,6 +60,8 @@ class Told:
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
+    for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        monkeypatch.setenv(name, "32")
 
 
 @pytest.fixture
