@@ -135,6 +135,18 @@ def test_padding_gives_no_nan(
     assert torch.isfinite(hidden(network, batch, attention, kernel, precision)).all()
 
 
+@pytest.mark.parametrize("attention", Attention)
+def test_the_positions_are_those_given(network: build.LanguageModel, attention: Attention) -> None:
+    # Rotary positions are relative: moved all together they change nothing, spread out they do.
+    batch = tiny.token_batch([[24]], LENGTH)
+    way = (attention, Kernel.SDPA, torch.float32)
+    given = hidden(network, batch, *way)
+    moved = hidden(network, TokenBatch(batch.tokens, batch.documents, batch.positions + 5), *way)
+    spread = hidden(network, TokenBatch(batch.tokens, batch.documents, batch.positions * 2), *way)
+    assert float((given - moved).abs().max()) < 1e-4
+    assert float((given - spread).abs().max()) > 1e-2
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("attention", Attention)
 def test_the_kernels_agree_in_their_gradients(network: build.LanguageModel, layout: str, attention: Attention) -> None:
