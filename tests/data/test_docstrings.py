@@ -323,7 +323,12 @@ def test_a_library_is_read_without_importing_it(fakelib: Path, caplog: pytest.Lo
     } <= names
     assert not {"fakelib.tests.curves", "fakelib.short", "fakelib.future"} & {module for module, _ in names}
     assert str(fakelib / "future.py") in caplog.text
-    assert docstrings.manifest(FAKE) == {"pocket corpus": str(docstrings.VERSION), "fake-lib": "2.1"}
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert docstrings.manifest(FAKE) == {
+        "pocket corpus": str(docstrings.VERSION),
+        "python": python,
+        "fake-lib": "2.1",
+    }
 
 
 def test_the_number_of_workers_changes_nothing(fakelib: Path, monkeypatch: pytest.MonkeyPatch):

@@ -11,9 +11,8 @@ import importlib.machinery
 import importlib.metadata
 import json
 import logging
-import multiprocessing
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,6 +24,7 @@ from antiphon.data.copies import Copies
 from antiphon.data.docstring_markup import Span
 from antiphon.data.docstring_parts import Parameter
 from antiphon.data.docstring_source import raw_docstrings
+from antiphon.processes import pool
 
 LIBRARIES: Mapping[str, str] = {
     "torch": "torch",
@@ -35,12 +35,12 @@ LIBRARIES: Mapping[str, str] = {
 }
 """The libraries read by default: name of the distribution -> name it is imported by."""
 
-# Part of the manifest, and so of the identity of what is made from it: raise it when the cleaning, the splits or the
-# tasks made from the passages change.
 FOLDER = "passages"
 """Folder of a workspace that keeps the passages."""
 
-VERSION = 1
+# Part of the manifest, and so of the identity of what is made from it: raise it when the cleaning, the splits or the
+# tasks made from the passages change.
+VERSION = 2
 
 # A shorter docstring says nothing that an encoder could learn from.
 MIN_WORDS = 8
@@ -126,8 +126,8 @@ def extract(libraries: Mapping[str, str] = LIBRARIES, workers: int = 1) -> list[
     found = [(library, module, str(path)) for library, name in libraries.items() for module, path in modules(name)]
     pieces = [found[start : start + _FILES_AT_ONCE] for start in range(0, len(found), _FILES_AT_ONCE)]
     if workers > 1:
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            parts = list(pool.map(read_files, pieces))
+        with pool(workers) as executor:
+            parts = list(executor.map(read_files, pieces))
     else:
         parts = [read_files(piece) for piece in pieces]
     return _distinct([passage for part in parts for passage in part])
@@ -157,12 +157,14 @@ def load(cache: Path, workers: int = 1, libraries: Mapping[str, str] = LIBRARIES
 
 
 def manifest(libraries: Mapping[str, str] = LIBRARIES) -> dict[str, str]:
-    """What the corpus is made from: name of each distribution -> installed version, and the version of this module.
+    """What the corpus is made from: name of each distribution -> installed version, and what reads them.
+
+    That is the version of this module, and of Python: a file that this Python cannot parse is left out.
 
     Raises:
         UserError: a library is not installed.
     """
-    versions = {"pocket corpus": str(VERSION)}
+    versions = {"pocket corpus": str(VERSION), "python": ".".join(map(str, sys.version_info[:2]))}
     for library in libraries:
         try:
             versions[library] = importlib.metadata.version(library)
