@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import Any, Protocol
 
 from antiphon.config import UserError
 from antiphon.machine import Machine
+from antiphon.processes import end_with_parent
 from antiphon.study.jobs import Job
 
 GRACE_SECONDS = 20.0
@@ -245,7 +245,7 @@ def _serve(pipe: Connection, machine: Machine) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     from antiphon.pretrain.run import Interrupted
     from antiphon.study.work import execute
 
@@ -265,10 +265,3 @@ def _serve(pipe: Connection, machine: Machine) -> None:
             pipe.send(("failed", str(error)))
         except Exception:
             pipe.send(("failed", traceback.format_exc()))
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
