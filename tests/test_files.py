@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import resource
@@ -16,6 +17,7 @@ import pytest
 
 from antiphon import files
 from antiphon.config import UserError
+from antiphon.results import table
 
 
 def _full(*arguments: object) -> NoReturn:
@@ -62,6 +64,20 @@ def test_a_write_that_fails_half_way_leaves_the_old_text(tmp_path: Path, small_d
         files.write_text(target, "new" * 10_000)
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_score_rows_that_do_not_fit_the_disk_leave_those_before(
+    tmp_path: Path, small_disk: Callable[[int], None]
+) -> None:
+    row = table.Score("j", "s", "t", "classify", 1e-3, 0, "test", "accuracy", 0.5, 10, 0, 1.0)
+    table.write(tmp_path / "j.jsonl", [row])
+    small_disk(10_000)
+    many = [dataclasses.replace(row, metric=f"metric {number}") for number in range(200)]
+    for name in ("j.jsonl", "k.jsonl"):
+        with pytest.raises(UserError, match="could not be written"):
+            table.write(tmp_path / name, many)
+    assert os.listdir(tmp_path) == ["j.jsonl"]
+    assert table.read([tmp_path / "j.jsonl"]) == [row]
 
 
 def test_a_directory_appears_whole(tmp_path: Path) -> None:

@@ -248,6 +248,10 @@ def test_a_run_survives_ctrl_c_and_kill_and_ends_in_the_same_weights(study: Path
     # The same command goes on, and comes to what an undisturbed run comes to.
     done = antiphon("run", study, *LONG, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    again = antiphon("run", study, *LONG, folder=tmp_path)
+    assert again.returncode == 0
+    assert "nothing to do" in again.stdout
+    assert heavy(again) == set()
     (target,) = (tmp_path / "runs" / "states").iterdir()
     (corpus,) = (path for path in (tmp_path / "runs" / "corpora").iterdir() if path.is_dir())
     prepared = Prepared.open(corpus)
