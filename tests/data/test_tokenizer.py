@@ -89,6 +89,35 @@ def test_the_tokenizer_opens_with_transformers(prepared: Prepared) -> None:
     assert [pair[0], pair[-1], pair.count(encoder.eos)] == [encoder.bos, encoder.eos, 2]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected", "offsets"),
+    [
+        ("the [MASK] of", ["Ġthe", "[MASK]", "Ġof"], [(0, 3), (3, 10), (10, 13)]),
+        ("the [MASK].", ["Ġthe", "[MASK]", "."], [(0, 3), (3, 10), (10, 11)]),
+        ("[MASK] of the", ["[MASK]", "Ġof", "Ġthe"], [(0, 6), (6, 9), (9, 13)]),
+        ("the [MASK] [MASK] of", ["Ġthe", "[MASK]", "[MASK]", "Ġof"], [(0, 3), (3, 10), (10, 17), (17, 20)]),
+    ],
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_mask_that_a_user_types_takes_the_place_of_a_word(
+    tmp_path: Path, text: str, expected: list[str], offsets: list[tuple[int, int]], again: bool
+) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizers.train(Tokenizer(vocabulary=400), ["the cat of the house. " * 9, "of the cat."], tmp_path / "t")
+    opened = AutoTokenizer.from_pretrained(tmp_path / "t")
+    if again:
+        opened.save_pretrained(tmp_path / "again")
+        opened = AutoTokenizer.from_pretrained(tmp_path / "again")
+    encoder = Encoder(tmp_path / "t")
+    encoded = opened(text, return_offsets_mapping=True)
+    assert encoded["input_ids"][1:-1] == [encoder.fast.token_to_id(token) for token in expected]
+    assert encoded["offset_mapping"][1:-1] == offsets
+    # What pretraining shows: the same words, one of them replaced.
+    ids = encoder.encode([text.replace("[MASK]", "cat")])[0]
+    assert np.where(ids == encoder.fast.token_to_id("Ġcat"), encoder.mask, ids).tolist() == encoded["input_ids"]
+
+
 def _bring(folder: Path, vocabulary: dict[str, int], settings: dict[str, Any]) -> Path:
     folder.mkdir()
     fast = FastTokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))

@@ -57,7 +57,8 @@ def identity(corpus: Corpus, tokenizer: Tokenizer, workspace: Path) -> str:
     remembered = Checksums(workspace / "corpora" / "checksums.json")
     revision = corpora.revision(corpus, remembered)
     remembered.save()
-    return fingerprint("corpus", 1, revision, tokenizers.revision(tokenizer))
+    # The number is the version of what is made here, tokenizers included.
+    return fingerprint("corpus", 2, revision, tokenizers.revision(tokenizer))
 
 
 def facts(folder: Path) -> dict[str, Any]:
@@ -90,13 +91,18 @@ def prepare(
     passages = workspace / docstrings.FOLDER
     with new_directory(folder) as work:
         target = work / "tokenizer"
+        if corpus.path == corpora.POCKET:
+            # Here, in the main thread, which alone can start processes that are deaf to Ctrl-C: a tokenizer that is
+            # trained asks for its texts from a thread of its own.
+            progress({"note": "reading the docstrings of the installed libraries"})
+            docstrings.load(passages, workers)
         if tokenizer.path:
             target.mkdir()
             for name in FILES:
                 (target / name).write_bytes((Path(tokenizer.path).expanduser() / name).read_bytes())
         else:
             progress({"note": "reading text and training the tokenizer"})
-            texts = (text for text, split in corpora.documents(corpus, passages, workers) if split == "train")
+            texts = (text for text, split in corpora.documents(corpus, passages) if split == "train")
             tokenizers.train(tokenizer, texts, target)
         encoder = Encoder(target)
         hashed = checksum(target / FILES[0])
@@ -109,7 +115,7 @@ def prepare(
         }
         with contextlib.ExitStack() as stack:
             writers = {name: stack.enter_context(Writer(work / name, encoder)) for name in SPLITS}
-            for group in batched(corpora.documents(corpus, passages, workers)):
+            for group in batched(corpora.documents(corpus, passages)):
                 for name, writer in writers.items():
                     writer.add([text for text, split in group if split == name])
                 done = sum(writer.words for writer in writers.values())

@@ -54,15 +54,20 @@ def train(tokenizer: Tokenizer, texts: Iterable[str], folder: Path) -> None:
         texts: the training text; read up to `train_characters`.
         folder: gets tokenizer.json and tokenizer_config.json.
     """
+    from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors, trainers
     from tokenizers import Tokenizer as FastTokenizer
-    from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
     fast = FastTokenizer(models.BPE())
-    fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)  # pyright: ignore[reportAttributeAccessIssue]
+    # A space before the first word only: one put before each piece of text would come between "[MASK]" and a full stop.
+    first = pre_tokenizers.Metaspace(replacement=" ", prepend_scheme="first", split=False)
+    pieces = pre_tokenizers.Sequence([first, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    fast.pre_tokenizer = pieces  # pyright: ignore[reportAttributeAccessIssue]
     fast.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
+    # It takes the place of a word with the space before it, as it does in pretraining.
+    mask = AddedToken(MASK, lstrip=True, special=True, normalized=False)
     trainer = trainers.BpeTrainer(
         vocab_size=tokenizer.vocabulary,
-        special_tokens=[PAD, BOS, EOS, MASK],
+        special_tokens=[PAD, BOS, EOS, mask],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
