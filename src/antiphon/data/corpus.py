@@ -44,20 +44,19 @@ class Corpus(Config):
         return {"path": data} if isinstance(data, str) else data
 
 
-def documents(corpus: Corpus, cache: Path, workers: int = 1) -> Iterator[tuple[str, str]]:
+def documents(corpus: Corpus, cache: Path) -> Iterator[tuple[str, str]]:
     """The corpus as (text, "train" or "validation") pairs, in a fixed order.
 
     Args:
         corpus: what to read.
         cache: a folder where the pocket corpus keeps what is slow to extract.
-        workers: processes for that extraction.
 
     Raises:
         UserError: a file is missing, not UTF-8, lacks the text field or has no text there; the message names file and
             line.
     """
     if corpus.path == POCKET:
-        yield from docstrings.documents(docstrings.load(cache, workers))
+        yield from docstrings.documents(docstrings.load(cache))
         return
     for path in files(corpus):
         for text in _reader(path)(path, corpus.text_field):
