@@ -13,6 +13,7 @@ from rich.console import Console
 from antiphon.config import UserError, nearest
 from antiphon.data import docstrings
 from antiphon.data import prepare as preparation
+from antiphon.data.corpus import POCKET
 from antiphon.files import write_json, write_text
 from antiphon.finetune import catalog
 from antiphon.finetune.checks import check
@@ -83,7 +84,8 @@ def prepare(study: Study, space: Workspace, console: Console) -> None:
     _prepare_corpus(study, space, console)
     unread = {name: mark for name, mark in identities.items() if not space.task(mark).is_file()}
     if catalog.reads_passages(list(unread)):
-        _say(console, "reading the docstrings of the installed libraries for the pocket tasks")
+        if next(iter(study.runs().values())).corpus.path != POCKET:
+            _say(console, "reading the docstrings of the installed libraries for the pocket tasks")
         # Here once, rather than in every worker at the same time.
         docstrings.load(space.passages, launch.workers(study.machine))
     for name, identity in unread.items():
