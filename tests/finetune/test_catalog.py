@@ -10,8 +10,10 @@ import pytest
 
 import antiphon
 from antiphon.config import UserError
+from antiphon.data.docstrings import LIBRARIES
 from antiphon.finetune import catalog
 from antiphon.finetune.kinds import FACES
+from antiphon.finetune.readers import polarity
 from antiphon.finetune.task import Kind
 
 
@@ -27,6 +29,12 @@ def test_a_task_is_complete(name: str) -> None:
     assert task.length >= 64
     assert task.title
     assert task.about.endswith(".")
+
+
+def test_chance_is_told_where_guessing_one_class_is_all_there_is() -> None:
+    told = {name: task.chance for name, task in catalog.CATALOG.items() if task.kind is Kind.CLASSIFY}
+    assert told == {"pocket-library": 1 / len(LIBRARIES), "sentence-polarity": 1 / len(polarity.LABELS)}
+    assert all(task.chance is None for task in catalog.CATALOG.values() if task.kind is not Kind.CLASSIFY)
 
 
 def test_an_unknown_task_gets_the_nearest_name() -> None:

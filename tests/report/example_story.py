@@ -13,7 +13,7 @@ TOKENS = 4_000_000
 READINGS = {"20%": TOKENS // 5, "100%": TOKENS}
 RATES = (1e-4, 3e-4, 1e-3)
 FAMILIES = (
-    Family("pocket-library", "classify", "Which library", "accuracy", "Which library does a passage document?"),
+    Family("pocket-library", "classify", "Which library", "accuracy", "Which library does a passage document?", 0.2),
     Family("pocket-code", "tag", "Code words", "f1", "Which words of a sentence are code?"),
     Family("pocket-parameter", "extract", "Parameter default", "f1", "What is the default or type of a parameter?"),
     Family("pocket-summary", "retrieve", "Summary to text", "ndcg@10", "Which description belongs to a summary line?"),

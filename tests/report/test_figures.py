@@ -64,6 +64,17 @@ def test_a_picture_names_its_arms_and_numbers() -> None:
         assert f"{100 * found.score.mean:.1f}" in texts
 
 
+def test_chance_is_a_line_only_where_it_is_in_view() -> None:
+    without, far, near = (
+        figures.scores(FINDINGS, dataclasses.replace(FAMILIES[0], chance=chance)) for chance in (None, 0.2, 0.72)
+    )
+    assert far == without
+    drawn = [line for line in near.split("<g") if line not in without.split("<g")]
+    assert len(drawn) == 1
+    assert "stroke-dasharray" in drawn[0]
+    assert "var(--faint)" in drawn[0]
+
+
 @pytest.mark.parametrize("name", ["$x_1$", "<b>&", "\u4e2d\u6587", "a very long name of an arm indeed"])
 def test_odd_names_are_drawn_as_they_are(name: str) -> None:
     arms = (dataclasses.replace(ARMS[0], name=name), *ARMS[1:])

@@ -137,6 +137,15 @@ def test_a_study_under_way_says_so_at_the_top() -> None:
     assert "to come" not in page.render(SMALL)
 
 
+def test_chance_and_the_meaning_of_the_versions_are_told() -> None:
+    text = checked(SMALL)
+    assert "accuracy, chance 20.0" in text
+    assert "Dotted: chance" in text
+    assert "Installed when this page was written" in text
+    guessless = tuple(dataclasses.replace(family, chance=None) for family in SMALL.families)
+    assert "hance" not in re.sub(r"expected to exclude zero by chance", "", checked(without(families=guessless)))
+
+
 def test_text_is_escaped() -> None:
     text = checked(
         without(question="<i>a</i> & b?", settings="x: <y>", arms=(dataclasses.replace(ARMS[0], schedule="<q>"),))

@@ -130,6 +130,21 @@ def test_failures_are_counted_once_where_arms_share_runs() -> None:
     )
 
 
+def test_examples_that_were_cut_are_counted_once_by_split_and_task() -> None:
+    story = example_story()
+    numbers = {("pocket-library", "test"): 12, ("pocket-code", "validation"): 3, ("pocket-code", "test"): 1}
+    scores = [
+        dataclasses.replace(item.score, num_truncated=numbers.get((item.score.task, item.score.split), 0))
+        for item in story.observations
+    ]
+    cut = [dataclasses.replace(item, score=score) for item, score in zip(story.observations, scores, strict=True)]
+    assert (
+        "12 of 500 test examples of Which library and 3 of 500 validation and 1 of 500 test examples of Code words "
+        "were cut to the row length."
+    ) in statements.cautions(find(dataclasses.replace(story, observations=tuple(cut))))
+    assert "cut to the row length" not in cautions(STEADY)
+
+
 def test_a_choice_at_the_end_of_the_grid_is_mentioned() -> None:
     story = example_story()
     assert not any("end of the grid" in sentence for sentence in statements.cautions(find(story)))

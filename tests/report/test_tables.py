@@ -45,6 +45,8 @@ def test_comma_separated_holds_every_number_in_full() -> None:
             assert float(line["p"]) == item.probability
         assert [float(rate) for rate in line["learning_rates"].split(";")] == list(item.learning_rates)
         assert (int(line["runs"]), int(line["pretraining_seeds"])) == (18, 2)
+        assert (int(line["num_examples"]), int(line["num_truncated"])) == (500, 3)
+        assert line["chance"] == ("0.2" if line["task"] == "pocket-library" else "")
 
 
 def test_markdown_has_one_line_an_arm_and_task_and_equal_columns() -> None:
@@ -53,6 +55,11 @@ def test_markdown_has_one_line_an_arm_and_task_and_equal_columns() -> None:
     assert len(table) == 2 + 16
     assert {line.count("|") for line in table} == {11}
     assert "differences are to mlm" in lines[-1]
+
+
+def test_the_legend_says_what_guessing_would_score() -> None:
+    assert tables.legend(FINDINGS).endswith("Guessing would score 20.0 on Which library.")
+    assert "Guessing" not in tables.legend(find(dataclasses.replace(STORY, families=FAMILIES[1:], observations=())))
 
 
 def test_markdown_escapes_what_would_break_the_table() -> None:
@@ -104,6 +111,6 @@ def test_absent_and_failed_cells_hold_dashes(value: float | None) -> None:
     )
     cells = [row.final for row in tables.rows(find(dataclasses.replace(STORY, observations=observations)))]
     clm = cells[0]
-    assert (clm.mean, clm.span, clm.difference, clm.chance) == ("\N{EN DASH}",) * 4
+    assert (clm.mean, clm.span, clm.difference, clm.probability) == ("\N{EN DASH}",) * 4
     assert not clm.separated
     assert not clm.leads

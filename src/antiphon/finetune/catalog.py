@@ -31,6 +31,7 @@ _ALL = (
         read=_pocket(pocket.library),
         about="Which library does a passage of documentation describe? Names of libraries are masked. Accuracy.",
         title="Library of a passage",
+        chance=0.2,  # five libraries, in turn
     ),
     Task(
         name="pocket-code",
@@ -56,7 +57,8 @@ _ALL = (
         metric="ndcg@10",
         length=128,
         read=_pocket(pocket.summary),
-        about="Which description belongs to a summary line, among all descriptions of the split? NDCG@10.",
+        about="Which description belongs to a summary line, among all descriptions of the split? NDCG@10; "
+        "a random order of them scores below 1.",
         title="Description of a summary line",
     ),
     Task(
@@ -67,6 +69,7 @@ _ALL = (
         read=polarity.read,
         about="Is a sentence of a film review positive? Accuracy. Pang and Lee 2005, sentence polarity v1.0.",
         title="Sentence polarity",
+        chance=0.5,
         sources=polarity.FILES,
     ),
     Task(

@@ -97,6 +97,7 @@ class Task:
             the workspace, where it may keep what is slow to make.
         about: one sentence for the report: what is asked, of which text, with the source.
         title: a short title for the report's figures and tables.
+        chance: what guessing scores, as a fraction, where that is a matter of counting classes; None elsewhere.
         sources: files, relative to the data folder, that the examples come from; their content is part of a score's
             identity.
     """
@@ -108,4 +109,5 @@ class Task:
     read: Callable[[Path | None, Path], Dataset]
     about: str
     title: str
+    chance: float | None = None
     sources: tuple[str, ...] = ()

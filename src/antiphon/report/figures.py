@@ -42,7 +42,7 @@ class Mark:
 
 
 def scores(findings: Findings, family: Family) -> str:
-    """Final score of every arm on one task; the baseline's mean is a dashed line."""
+    """Final score of every arm on one task; the baseline's mean is a dashed line, chance a dotted one if in view."""
     marks = []
     for row, arm in enumerate(findings.story.arms):
         found = findings.at(family.task, findings.final, arm.name)
@@ -50,7 +50,8 @@ def scores(findings: Findings, family: Family) -> str:
             marks.append(Mark(row, found.score, found.score_narrow, _seed_means(found.values), filled=True))
     base = findings.at(family.task, findings.final, findings.story.baseline)
     label = f"{family.title}: final {family.metric} of each schedule with 95% intervals"
-    figure = _Figure(f"scores-{family.task}", label, words.points)
+    chance = math.nan if family.chance is None else family.chance
+    figure = _Figure(f"scores-{family.task}", label, words.points, chance)
     return _draw(findings, figure, marks, base.score.mean if base else math.nan)
 
 
@@ -78,6 +79,7 @@ class _Figure:
     name: str
     label: str
     wording: Callable[[float], str]
+    chance: float = math.nan
 
 
 def _draw(findings: Findings, figure: _Figure, marks: Sequence[Mark], line: float) -> str:
@@ -92,6 +94,8 @@ def _draw(findings: Findings, figure: _Figure, marks: Sequence[Mark], line: floa
         axes.grid(axis="x")
         if not math.isnan(line):
             axes.axvline(100 * line, color=ink.FAINT, linewidth=0.9, dashes=(3, 2), zorder=1)
+        if low <= 100 * figure.chance <= high:
+            axes.axvline(100 * figure.chance, color=ink.FAINT, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
         for mark in marks:
             _interval(axes, mark, low, high)
             text = figure.wording(mark.wide.mean)

@@ -47,6 +47,13 @@ class Findings:
         """The most tokens any arm had seen at a reading; 0 when nothing has come in."""
         return max((found.tokens for (_, label, _), found in self.comparisons.items() if label == reading), default=0)
 
+    def truncated(self, family: Family, split: str) -> tuple[int, int]:
+        """How many examples of a task's split were cut to the row length, and of how many."""
+        # All runs of a study read the same examples with the same tokenizer.
+        scores = [item.score for item in self.story.observations if item.score.task == family.task]
+        counts = ((score.num_truncated, score.num_examples) for score in scores if score.split == split)
+        return max(counts, default=(0, 0))
+
 
 def find(story: Story) -> Findings:
     """Select on validation, read the test scores, and compare every arm with the baseline.

@@ -68,6 +68,7 @@ def _words(findings: Findings) -> dict[str, Any]:
         "final": findings.final,
         "early": findings.early,
         "amount": words.amount,
+        "points": words.points,
         "shades": [(shade, words.listing(objectives)) for shade, objectives in shades.values()],
         "shade_of": {name: shade for shade, objectives in shades.values() for name in objectives},
         "looks": {

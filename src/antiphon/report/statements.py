@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from antiphon.report import words
 from antiphon.report.findings import Findings
 from antiphon.results.compare import Comparison, Estimate, Method, t_quantile
+from antiphon.results.select import TEST, VALIDATION
 
 
 def headline(findings: Findings) -> str:
@@ -47,8 +48,8 @@ def leaders(findings: Findings, reading: str) -> str:
 
 def cautions(findings: Findings) -> list[str]:
     """What a reader must know before believing the numbers."""
-    parts = [_missing(findings), _failed(findings), _seeds(findings), _chance(findings), _edges(findings)]
-    return [sentence for sentence in parts if sentence]
+    looks = (_missing, _failed, _truncated, _seeds, _chance, _edges)
+    return [sentence for look in looks if (sentence := look(findings))]
 
 
 def _stand_out(separated: int, total: int, baseline: str) -> str:
@@ -168,6 +169,17 @@ def _failed(findings: Findings) -> str:
         f"{failed} of {words.plural(total, 'fine-tuning run')} failed ({100 * failed / total:.1f}%). A learning rate "
         "with a failed run is chosen only when every other has as many; the mean is then over the runs that finished."
     )
+
+
+def _truncated(findings: Findings) -> str:
+    parts, total = [], 0
+    for family in findings.story.families:
+        counts = [(split, *findings.truncated(family, split)) for split in (VALIDATION, TEST)]
+        cut = [f"{number} of {examples} {split}" for split, number, examples in counts if number]
+        total += sum(number for _, number, _ in counts)
+        if cut:
+            parts.append(f"{' and '.join(cut)} examples of {family.title}")
+    return f"{words.listing(parts)} {'was' if total == 1 else 'were'} cut to the row length." if parts else ""
 
 
 def _seeds(findings: Findings) -> str:

@@ -54,13 +54,17 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A task as the report shows it: its name, kind, a title for readers, the deciding metric, and what is asked."""
+    """A task as the report shows it: its name, kind, a title for readers, the deciding metric, and what is asked.
+
+    `chance` is the score of guessing, as a fraction; None where there is no simple one.
+    """
 
     task: str
     kind: str
     title: str
     metric: str
     about: str
+    chance: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

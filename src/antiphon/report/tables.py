@@ -13,6 +13,7 @@ from antiphon.report import words
 from antiphon.report.findings import Findings
 from antiphon.report.story import Arm, Family
 from antiphon.results.compare import Comparison, Estimate
+from antiphon.results.select import TEST
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,7 +49,7 @@ class Cell:
     Attributes:
         mean, span, reach: the score, the ends of its 95% interval, and how far it reaches to each side; the mean is
             marked while runs are missing.
-        difference, difference_span, difference_reach, chance: the paired difference, its interval and its p value.
+        difference, difference_span, difference_reach, probability: the paired difference, its interval and its p value.
         separated: whether the interval of the difference excludes zero.
         leads: whether this is the highest mean of its task at this reading.
     """
@@ -59,7 +60,7 @@ class Cell:
     difference: str
     difference_span: str
     difference_reach: str
-    chance: str
+    probability: str
     separated: bool
     leads: bool
 
@@ -79,7 +80,7 @@ def markdown(findings: Findings) -> str:
         score, difference = _bracketed(row.final)
         line = [row.family.title, row.family.metric, row.arm.name, score, difference]
         early = _bracketed(row.early) if findings.early is not None else ()
-        lines.append([*line, row.final.chance, row.rates, row.size, *early])
+        lines.append([*line, row.final.probability, row.rates, row.size, *early])
     table = "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
     return f"{table}\n\nBrackets hold 95% intervals. {legend(findings)}\n"
 
@@ -110,7 +111,7 @@ def _short(findings: Findings, row: Row) -> list[str]:
     final = row.final
     difference = _plus_minus(final.difference, final.difference_reach)
     difference = f"[bold]{difference}[/bold]" if final.separated else difference
-    texts = [_plus_minus(final.mean, final.reach), difference, final.chance, row.rates, row.size]
+    texts = [_plus_minus(final.mean, final.reach), difference, final.probability, row.rates, row.size]
     if findings.early is None:
         return texts
     change = "" if row.early.difference == words.NOTHING else row.early.difference
@@ -123,21 +124,24 @@ def comma_separated(findings: Findings) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for family in findings.story.families:
+        truncated, examples = findings.truncated(family, TEST)
+        ends = (examples, truncated, "" if family.chance is None else _number(family.chance))
         for arm in findings.story.arms:
             for reading in findings.story.readings:
                 found = findings.at(family.task, reading, arm.name)
                 if found is not None:
-                    writer.writerow(_record(family, arm, found))
+                    writer.writerow([*_record(family, arm, found), *ends])
     return stream.getvalue()
 
 
 def legend(findings: Findings) -> str:
-    """One sentence or two that explain the table's numbers."""
+    """A few sentences that explain the table's numbers."""
     baseline = findings.story.baseline
     text = f"Scores are times 100; differences are to {baseline}, paired by seed."
     if any(item.num_missing for item in findings.comparisons.values()):
         text += f" {PROVISIONAL} runs are missing: provisional."
-    return text
+    guesses = [f"{words.points(item.chance)} on {item.title}" for item in findings.story.families if item.chance]
+    return f"{text} Guessing would score {words.listing(guesses)}." if guesses else text
 
 
 def _row(findings: Findings, family: Family, arm: Arm) -> Row:
@@ -173,7 +177,7 @@ def _cell(findings: Findings, family: Family, arm: Arm, reading: str | None) -> 
         difference=words.signed(difference.mean) if difference else words.NOTHING,
         difference_span=words.signed_span(difference),
         difference_reach=words.reach(difference),
-        chance=words.chance(found.probability),
+        probability=words.probability(found.probability),
         separated=difference is not None and difference.excludes_zero,
         leads=arm.name in findings.leaders(family, reading),
     )
@@ -198,12 +202,13 @@ _COLUMNS = (
     *("mean", "low", "high", "method", "narrow_low", "narrow_high"),
     *("difference", "difference_low", "difference_high", "difference_method", "difference_narrow_low"),
     *("difference_narrow_high", "p", "learning_rates", "pretraining_seeds", "selected_runs"),
-    *("runs", "failed", "missing"),
+    *("runs", "failed", "missing", "num_examples", "num_truncated", "chance"),
 )
+"""`num_examples` and `num_truncated` are of the test split; `chance` is what guessing scores."""
 
 
 def _record(family: Family, arm: Arm, found: Comparison) -> list[str | int]:
-    """The fields of `_COLUMNS`, in their order."""
+    """The fields of `_COLUMNS` that differ between places, in their order."""
     difference = [found.difference, found.difference_narrow]
     return [
         *(family.task, family.kind, family.metric, arm.name, arm.schedule, found.reading, found.tokens),

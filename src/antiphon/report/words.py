@@ -44,11 +44,11 @@ def reach(estimate: Estimate | None) -> str:
     return points((estimate.high - estimate.low) / 2)
 
 
-def chance(probability: float) -> str:
+def probability(value: float) -> str:
     """A p value with two digits: "0.031", "<0.001"."""
-    if math.isnan(probability):
+    if math.isnan(value):
         return NOTHING
-    return "<0.001" if probability < 0.001 else f"{probability:.3f}" if probability < 0.1 else f"{probability:.2f}"
+    return "<0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
 def rate(value: float) -> str:

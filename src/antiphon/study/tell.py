@@ -92,7 +92,7 @@ def _curve(found: Plan, space: Workspace, run: RunKey) -> Curve:
 
 def _family(name: str) -> Family:
     task = CATALOG[name]
-    return Family(name, task.kind.value, task.title, task.metric, task.about)
+    return Family(name, task.kind.value, task.title, task.metric, task.about, task.chance)
 
 
 def _cost(found: Plan, space: Workspace, facts: Mapping[str, Any]) -> dict[str, str]:
