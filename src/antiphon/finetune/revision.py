@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from antiphon.config import UserError, fingerprint
+from antiphon.config import fingerprint
 from antiphon.data import docstrings
 from antiphon.data.prepare import Checksums
 from antiphon.finetune.catalog import task
+from antiphon.finetune.readers.source import source
 
 
 def revision(names: Sequence[str], data: str, workspace: Path) -> dict[str, str]:
@@ -25,15 +26,7 @@ def revision(names: Sequence[str], data: str, workspace: Path) -> dict[str, str]
     remembered = Checksums(workspace / "corpora" / "checksums.json")
     found = {}
     for name in names:
-        sources = task(name).sources
-        if sources and not data:
-            raise UserError(f"task {name!r} needs a folder of data sets; name it with --set finetune.data=FOLDER")
-        paths = [Path(data).expanduser() / source for source in sources]
-        for path in paths:
-            if not path.is_file():
-                raise UserError(
-                    f"task {name!r}: {path} is missing. Name the folder that holds it: --set finetune.data=FOLDER"
-                )
+        paths = [source(Path(data) if data else None, relative) for relative in task(name).sources]
         content = list(map(remembered, paths)) if paths else docstrings.manifest()
         found[name] = fingerprint(task(name).kind.value, task(name).metric, task(name).length, content)
     remembered.save()

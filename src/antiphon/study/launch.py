@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from antiphon.config import UserError
 from antiphon.machine import Machine
-from antiphon.processes import end_with_parent
+from antiphon.processes import deaf, end_with_parent
 from antiphon.study.jobs import Job
 
 GRACE_SECONDS = 20.0
@@ -85,9 +85,8 @@ def launch(todo: Sequence[Job], machine: Machine, watcher: Watcher) -> list[tupl
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["antiphon.study.work"])
     # While it loads torch, the server would answer Ctrl-C with a traceback; it inherits the deafness.
-    hearing = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    forkserver.ensure_running()
-    signal.signal(signal.SIGINT, hearing)
+    with deaf():
+        forkserver.ensure_running()
     launcher = _Launcher(context, list(todo), machine, watcher)
     before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
