@@ -128,6 +128,14 @@ def weights(checkpoint: Path) -> dict[str, Any]:
     return load_file(checkpoint / "model.safetensors")
 
 
+def far(one: Path, other: Path, tolerance: float) -> list[str]:
+    """Names of the tensors of two checkpoints that differ by more."""
+    import torch
+
+    first, second = weights(one), weights(other)
+    return [name for name in first if not torch.allclose(first[name], second[name], rtol=0, atol=tolerance)]
+
+
 def differing(one: Path, other: Path) -> list[str]:
     """Names of the tensors of two checkpoints that are not equal bit for bit."""
     import torch
