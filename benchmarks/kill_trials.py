@@ -47,7 +47,8 @@ def main() -> int:
     done = 0
     while done < arguments.kills:
         process = subprocess.Popen([*command, str(disturbed)], stdout=subprocess.DEVNULL)
-        wait = draw.uniform(2, 2 * calm / arguments.kills + 8)
+        # Every try needs some seconds to load torch before there is anything to lose.
+        wait = draw.uniform(3, 3 + 2 * calm / arguments.kills)
         try:
             process.wait(wait)
             print(f"  ended by itself after {done} kills; the remaining kills were not needed")
