@@ -36,7 +36,7 @@ def main() -> int:
     began = time.monotonic()
     subprocess.run([*command, str(root / "calm")], check=True, stdout=subprocess.DEVNULL)
     calm = time.monotonic() - began
-    print(f"undisturbed run: {calm:.0f} s")
+    print(f"undisturbed run: {calm:.0f} s", flush=True)
 
     draw = random.Random(arguments.seed)
     disturbed = root / "killed"
@@ -48,7 +48,7 @@ def main() -> int:
     while done < arguments.kills:
         process = subprocess.Popen([*command, str(disturbed)], stdout=subprocess.DEVNULL)
         # Every try needs some seconds to load torch before there is anything to lose.
-        wait = draw.uniform(3, 3 + 2 * calm / arguments.kills)
+        wait = draw.uniform(3, 3 + 1.5 * calm / arguments.kills)
         try:
             process.wait(wait)
             print(f"  ended by itself after {done} kills; the remaining kills were not needed")
@@ -60,7 +60,7 @@ def main() -> int:
             time.sleep(0.5)
             states = len(list((disturbed / "states").glob("[!.]*")))
             partial = len(list((disturbed / "partial").glob("*/step-*")))
-            print(f"  kill {done} after {wait:.1f} s: {states} states and {partial} partial states on disk")
+            print(f"  kill {done} after {wait:.1f} s: {states} states and {partial} partial states on disk", flush=True)
     subprocess.run([*command, str(disturbed)], check=True, stdout=subprocess.DEVNULL)
 
     names = sorted(path.name for path in (root / "calm" / "states").iterdir())
