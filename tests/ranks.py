@@ -6,7 +6,8 @@ import contextlib
 import multiprocessing
 from pathlib import Path
 
-from antiphon.pretrain.run import Interrupted, Segment
+from antiphon.pretrain.run import Interrupted
+from antiphon.pretrain.segment import Segment
 from tests import tiny
 
 

@@ -20,7 +20,7 @@ from antiphon.pretrain.objective import Vocabulary
 from antiphon.study.plan import sizes
 
 if TYPE_CHECKING:
-    from antiphon.pretrain.run import Segment
+    from antiphon.pretrain.segment import Segment
 
 MODEL: Mapping[str, Any] = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "ffn": 48, "positions": 64}
 BATCH: Mapping[str, Any] = {"rows": 4, "length": 32}
@@ -157,7 +157,7 @@ def stretch(
         start, stop: steps; the whole run by default.
         origin: checkpoint of the state at `start`.
     """
-    from antiphon.pretrain.run import Segment
+    from antiphon.pretrain.segment import Segment
 
     return Segment(
         course,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -20,8 +18,9 @@ from antiphon.machine import Machine
 from antiphon.model import build
 from antiphon.model.attention import Attention, choose_kernel
 from antiphon.model.loss import Loss, language_modelling
-from antiphon.pretrain.config import Course
+from antiphon.pretrain.held_out import held_out_batches
 from antiphon.pretrain.objective import LMBatch, Vocabulary
+from antiphon.pretrain.segment import Segment, keep_newest, newest
 from antiphon.train import checkpoint, optimizer, parallel
 from antiphon.train.log import Log
 from antiphon.train.loop import Diverged, Progress, train
@@ -32,28 +31,6 @@ REPORTS_A_RUN = 80
 
 class Interrupted(Exception):  # noqa: N818 - not an error
     """The run was asked to stop; its state is saved."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Segment:
-    """A stretch of a run between two states.
-
-    Attributes:
-        course: the run.
-        start, stop: steps; 0 starts from fresh weights.
-        origin: the checkpoint of the state after `start` steps; None at step 0.
-        target: where the checkpoint of the state after `stop` steps goes.
-        partial: where states in between are kept until the target is there.
-        log: the segment's reports.
-    """
-
-    course: Course
-    start: int
-    stop: int
-    origin: Path | None
-    target: Path
-    partial: Path
-    log: Path
 
 
 def run(
@@ -116,7 +93,7 @@ class _Trainer:
         self.batches = Batches(prepared.shards["train"], shape.rows, shape.length, encoder.pad, course.run.seed)
         self.device = parallel.device(machine)
         self.precision = parallel.precision(machine)
-        origin, self.step = _newest(segment)
+        origin, self.step = newest(segment)
         if origin is None:
             self.model = build.build(course.run.model, encoder.size, course.run.seed)
         else:
@@ -128,7 +105,7 @@ class _Trainer:
             checkpoint.restore_optimizer(origin, self.optimizer)
         # One writer: a second one would replace the file under the first one's hands.
         self.log = Log(segment.log, self.step) if ranks.rank == 0 else None
-        self.held_out = _validation_batches(course, prepared)
+        self.held_out = held_out_batches(course, prepared)
         self.saved = self.reported_at = time.monotonic()
         self.reported_step = self.step
         self.sums: dict[str, tuple[float, int]] = {}
@@ -192,7 +169,7 @@ class _Trainer:
             raise Interrupted
         if self.ranks.rank == 0 and time.monotonic() - self.saved > self.machine.save_seconds:
             self.save(self.partial(done.step), done.step)
-            _keep_newest(self.segment.partial)
+            keep_newest(self.segment.partial)
             self.saved = time.monotonic()
 
     def report(self, done: Progress, objective: str, validation: dict[str, float]) -> None:
@@ -266,42 +243,3 @@ def _divided(parts: Sequence[LMBatch], rows: int) -> list[LMBatch]:
         size = rows or max(len(part.inputs), 1)
         micro += [part.rows(slice(first, first + size)) for first in range(0, len(part.inputs), size)]
     return micro
-
-
-def _newest(segment: Segment) -> tuple[Path | None, int]:
-    """The newest complete state of a segment, and its step; a damaged one is removed, and the one before is taken."""
-    for folder in sorted(segment.partial.glob("step-*"), reverse=True):
-        with contextlib.suppress(UserError):
-            facts = checkpoint.read_facts(folder)
-            if facts["identity"] == segment.course.identity(facts["step"]):
-                return folder, facts["step"]
-        # Out of the way: the state that is to be saved there anew would find its place taken.
-        shutil.rmtree(folder, ignore_errors=True)
-    if segment.origin is None:
-        return None, 0
-    return segment.origin, checkpoint.read_facts(segment.origin)["step"]
-
-
-def _keep_newest(partial: Path) -> None:
-    """Drop all but the two newest states: one may be damaged by a machine that lost its power while writing."""
-    for folder in sorted(partial.glob("step-*"))[:-2]:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _validation_batches(course: Course, prepared: Prepared) -> dict[str, list[LMBatch]]:
-    """The held-out rows, asked by each objective with masks that never change; empty when nothing is held out."""
-    settings = course.run.validation
-    shards = prepared.shards["validation"]
-    if not shards.tokens or not settings.points:
-        return {}
-    encoder = prepared.encoder
-    shape = course.run.batch
-    every = Batches(shards, settings.rows, shape.length, encoder.pad, 0)
-    rows = min(settings.rows, every.rows_an_epoch)
-    batch = dataclasses.replace(every, rows=rows)(0)
-    vocabulary = Vocabulary(encoder.size, encoder.mask, encoder.specials)
-    held_out = {}
-    for schedule in settings.objectives:
-        for phase in schedule.phases:
-            held_out[str(phase.objective)] = phase.objective.at(0.0)(batch, vocabulary, 0, 0)
-    return held_out

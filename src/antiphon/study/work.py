@@ -14,6 +14,7 @@ from antiphon.finetune.run import finetune
 from antiphon.machine import Machine
 from antiphon.pretrain import run as pretraining
 from antiphon.pretrain.config import Course
+from antiphon.pretrain.segment import Segment
 from antiphon.results import table
 from antiphon.study.jobs import PretrainWork, ScoreWork
 from antiphon.study.plan import sizes
@@ -40,7 +41,7 @@ def _pretrain(work: PretrainWork, machine: Machine, report: Report, stopped: Cal
     space = Workspace(work.workspace)
     folder = space.corpus(work.corpus)
     course = Course(work.run, work.corpus, sizes(work.run, facts(folder)))
-    segment = pretraining.Segment(
+    segment = Segment(
         course,
         work.start,
         work.stop,
