@@ -89,7 +89,14 @@ def use_kernel(model: LanguageModel, kernel: Kernel) -> None:
     model.set_attn_implementation(kernel.value)
 
 
-def encode(model: LanguageModel, inputs: Tensor, documents: Tensor, positions: Tensor, attention: Attention) -> Tensor:
+def encode(
+    model: LanguageModel,
+    inputs: Tensor,
+    documents: Tensor,
+    positions: Tensor,
+    attention: Attention,
+    opened: Tensor | None = None,
+) -> Tensor:
     """Hidden states after the last norm.
 
     Args:
@@ -98,6 +105,7 @@ def encode(model: LanguageModel, inputs: Tensor, documents: Tensor, positions: T
         documents: (B, T) integers; a token sees only its own document; -1 is padding.
         positions: (B, T) int64, position of each token in its document.
         attention: who may see whom inside a document.
+        opened: (B, T) bool, only for PREFIX attention; see `attention.visible`.
 
     Returns:
         (B, T, D).
@@ -107,12 +115,12 @@ def encode(model: LanguageModel, inputs: Tensor, documents: Tensor, positions: T
     precision = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32
     # The mask is always ours, four-dimensional or absent: given a bidirectional call, transformers (5.24) ignores
     # packing by position ids, and documents would see each other.
-    mask = kernel_mask(documents, attention, kernel, precision)
+    mask = kernel_mask(documents, attention, kernel, precision, opened)
     output = model.model(
         input_ids=inputs,
         attention_mask=mask,
         position_ids=positions,
-        is_causal=attention is Attention.CAUSAL,
+        is_causal=attention is not Attention.BIDIRECTIONAL,
         use_cache=False,
     )
     return output.last_hidden_state

@@ -6,7 +6,7 @@ import dataclasses
 
 import torch
 import torch.nn.functional as functional
-from torch import Tensor
+from torch import Tensor, nn
 
 from antiphon.model.attention import Attention
 from antiphon.model.build import LanguageModel, encode, logits
@@ -29,6 +29,8 @@ def language_modelling(
     documents: Tensor,
     positions: Tensor,
     attention: Attention,
+    opened: Tensor | None = None,
+    z_loss: float = 0.0,
 ) -> Loss:
     """Cross-entropy of labels[b, t] against logits[b, t], computed only where a label asks.
 
@@ -37,15 +39,43 @@ def language_modelling(
     Args:
         model: the network.
         inputs, labels, documents, positions: (B, T) integers; a label of IGNORE asks nothing.
-        attention: who may see whom.
+        attention, opened: who may see whom.
+        z_loss: weight of the squared log of the softmax's normaliser, which keeps logits from drifting (Chowdhery et
+            al. 2022, arXiv 2204.02311, section 5).
     """
-    hidden = encode(model, inputs, documents, positions, attention)
+    hidden = encode(model, inputs, documents, positions, attention, opened)
     # Indices, not a boolean mask: the gather then has a known size and its backward is a plain scatter.
     asked = (labels.reshape(-1) != IGNORE).nonzero().squeeze(1)
     scores = logits(model, hidden.reshape(-1, hidden.shape[-1]).index_select(0, asked))
     answers = labels.reshape(-1).index_select(0, asked)
-    total = functional.cross_entropy(scores.float(), answers, reduction="sum")
+    scores = scores.float()
+    total = functional.cross_entropy(scores, answers, reduction="sum")
+    if z_loss:
+        total = total + z_loss * scores.logsumexp(-1).square().sum()
     return Loss(total, int(answers.numel()))
+
+
+class Learner(nn.Module):
+    """The network and its loss as one module, so that what wraps a module (DDP, FSDP) sees the whole computation."""
+
+    def __init__(self, network: LanguageModel, z_loss: float = 0.0) -> None:
+        super().__init__()
+        self.network = network
+        self.z_loss = z_loss
+
+    def forward(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        documents: Tensor,
+        positions: Tensor,
+        attention: Attention,
+        opened: Tensor | None = None,
+    ) -> Tensor:
+        """The sum of the losses of one micro-batch (scalar, float32, nats); arguments as in `language_modelling`."""
+        return language_modelling(
+            self.network, inputs, labels, documents, positions, attention, opened, self.z_loss
+        ).total
 
 
 def infonce(queries: Tensor, documents: Tensor, temperature: float) -> Loss:

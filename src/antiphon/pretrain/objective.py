@@ -17,7 +17,7 @@ from antiphon.draws import generator
 from antiphon.pretrain.amount import plain
 
 IGNORE = -100
-CAUSAL, BIDIRECTIONAL = "causal", "bidirectional"
+CAUSAL, BIDIRECTIONAL, PREFIX = "causal", "bidirectional", "prefix"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,9 @@ class LMBatch:
         inputs: (B, T) int64, what the model is shown.
         labels: (B, T) int64, the answer to logits[b, t], or IGNORE.
         documents, positions: (B, T), as in TokenBatch.
-        attention: "causal" or "bidirectional".
+        attention: "causal", "bidirectional" or "prefix".
+        opened: only with "prefix": (B, T) bool, the tokens that all of their document may see; the others are seen by
+            what comes after them, as in causal attention.
     """
 
     inputs: np.ndarray
@@ -61,6 +63,7 @@ class LMBatch:
     documents: np.ndarray
     positions: np.ndarray
     attention: str
+    opened: np.ndarray | None = None
 
     @cached_property
     def count(self) -> int:
@@ -70,7 +73,12 @@ class LMBatch:
     def rows(self, chosen: slice | np.ndarray) -> LMBatch:
         """Some of the rows."""
         return LMBatch(
-            self.inputs[chosen], self.labels[chosen], self.documents[chosen], self.positions[chosen], self.attention
+            self.inputs[chosen],
+            self.labels[chosen],
+            self.documents[chosen],
+            self.positions[chosen],
+            self.attention,
+            None if self.opened is None else self.opened[chosen],
         )
 
 
