@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from antiphon.data.batches import PADDING, TokenBatch
+from antiphon.draws import generator
 from antiphon.model import build
 from antiphon.model.attention import Attention, Kernel, choose_kernel, kernel_mask, visible
 from antiphon.model.presets import Model
@@ -53,7 +54,31 @@ def hidden(
 ) -> Tensor:
     build.use_kernel(network, kernel)
     with torch.no_grad(), autocast(CPU, precision):
-        return build.encode(network, *_tensors(batch), attention)
+        return build.encode(network, *_tensors(batch), attention, _opened(batch, attention))
+
+
+def opened(batch: TokenBatch) -> np.ndarray:
+    """Which tokens are opened where attention is PREFIX: any, not only first ones, since the mode allows them."""
+    return (generator(0, "opened").random(batch.documents.shape) < 0.3) & (batch.documents != PADDING)
+
+
+def _opened(batch: TokenBatch, attention: Attention) -> Tensor | None:
+    return torch.from_numpy(opened(batch)) if attention is Attention.PREFIX else None
+
+
+def may_see(batch: TokenBatch, attention: Attention, row: int) -> np.ndarray:
+    """(T, T) bool: the definition, query by query, with nothing of the code under test."""
+    length = batch.documents.shape[1]
+    seen = np.zeros((length, length), dtype=bool)
+    for query, key in itertools.product(range(length), range(length)):
+        same = batch.documents[row, query] == batch.documents[row, key]
+        ahead = {
+            Attention.CAUSAL: False,
+            Attention.BIDIRECTIONAL: True,
+            Attention.PREFIX: bool(opened(batch)[row, key]),
+        }[attention]
+        seen[query, key] = same and (key <= query or ahead)
+    return seen
 
 
 def _tensors(batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -80,15 +105,25 @@ def test_a_packed_row_equals_each_document_alone(
     for row, lengths in enumerate(LAYOUTS[layout]):
         start = 0
         for size in lengths:
-            piece = batch.tokens[row : row + 1, start : start + size]
-            # The reference is this document as transformers computes it without any mask of ours, in float32.
-            output = network.model(
-                input_ids=torch.from_numpy(piece), is_causal=attention is Attention.CAUSAL, use_cache=False
-            )
-            alone = output.last_hidden_state[0].detach()
+            whole = slice(start, start + size)
+            alone = _alone(network, batch.tokens[row : row + 1, whole], attention, opened(batch)[row, whole])
             difference = (packed[row, start : start + size].float() - alone).abs().max()
             assert float(difference) < tolerance * max(1.0, float(alone.abs().max()))
             start += size
+
+
+def _alone(network: build.LanguageModel, piece: np.ndarray, attention: Attention, ahead: np.ndarray) -> Tensor:
+    """One document as transformers computes it, in float32: without any mask where it knows the mode itself."""
+    seen = torch.from_numpy(np.tril(np.ones((len(ahead), len(ahead)), dtype=bool)) | ahead)
+    network.set_attn_implementation("sdpa")
+    with torch.no_grad():
+        output = network.model(
+            input_ids=torch.from_numpy(piece),
+            attention_mask=seen[None, None] if attention is Attention.PREFIX else None,
+            is_causal=attention is Attention.CAUSAL,
+            use_cache=False,
+        )
+    return output.last_hidden_state[0]
 
 
 @pytest.mark.parametrize(("attention", "kernel", "precision"), WAYS)
@@ -117,13 +152,14 @@ def test_every_token_is_seen_by_exactly_those_who_may(
     batch = tiny.token_batch(LAYOUTS[layout], LENGTH)
     before = hidden(network, batch, attention, kernel, precision)
     for row in range(len(batch.tokens)):
+        seen = may_see(batch, attention, row).astype(int)
+        # The network has two layers: whoever sees a token that saw this one knows of it too.
+        reached = seen @ seen > 0
         for place in np.flatnonzero(batch.documents[row] != PADDING)[:: 3 if len(batch.tokens) > 1 else 1]:
             after = hidden(network, perturbed(batch, row, place), attention, kernel, precision)
             changed = (before != after).any(dim=-1).numpy()
-            same = batch.documents[row] == batch.documents[row, place]
-            allowed = same & (np.arange(LENGTH) >= place) if attention is Attention.CAUSAL else same
             expected = np.zeros_like(changed)
-            expected[row] = allowed
+            expected[row] = reached[:, place]
             assert np.array_equal(changed, expected), (row, place)
 
 
@@ -156,7 +192,8 @@ def test_the_kernels_agree_in_their_gradients(network: build.LanguageModel, layo
     for kernel in Kernel:
         build.use_kernel(network, kernel)
         network.zero_grad()
-        build.encode(network, *_tensors(batch), attention)[real].square().sum().backward()
+        states = build.encode(network, *_tensors(batch), attention, _opened(batch, attention))
+        states[real].square().sum().backward()
         gradients.append([parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None])
     network.zero_grad()
     for one, other in zip(*gradients, strict=True):
@@ -166,17 +203,22 @@ def test_the_kernels_agree_in_their_gradients(network: build.LanguageModel, layo
 # The masks themselves
 
 
-def test_visible_is_the_same_document_and_for_causal_the_past() -> None:
-    documents = torch.tensor([[0, 0, 1, 1, 1, -1]])
-    both = visible(documents, Attention.BIDIRECTIONAL)[0, 0]
-    causal = visible(documents, Attention.CAUSAL)[0, 0]
-    for query, key in itertools.product(range(6), range(6)):
-        same = bool(documents[0, query] == documents[0, key])
-        assert bool(both[query, key]) == same
-        assert bool(causal[query, key]) == (same and key <= query)
-
-
 @pytest.mark.parametrize("attention", Attention)
+def test_visible_is_what_each_mode_says(attention: Attention) -> None:
+    batch = tiny.token_batch([[9, 8], [24], [1, 2, 3]], LENGTH)
+    found = visible(torch.from_numpy(batch.documents), attention, _opened(batch, attention))
+    for row in range(3):
+        assert np.array_equal(found[row, 0].numpy(), may_see(batch, attention, row))
+
+
+def test_an_opened_beginning_is_seen_by_all_and_sees_nothing_behind_itself() -> None:
+    seen = visible(
+        torch.zeros(1, 5, dtype=torch.int64), Attention.PREFIX, torch.tensor([[True, True, True, False, False]])
+    )
+    assert seen[0, 0].int().tolist() == [[1, 1, 1, 0, 0]] * 3 + [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("attention", [Attention.CAUSAL, Attention.BIDIRECTIONAL])
 def test_a_row_of_one_document_needs_no_mask_but_only_for_sdpa(attention: Attention) -> None:
     whole, packed = torch.zeros(2, 8, dtype=torch.int64), torch.tensor([[0] * 8, [0] * 7 + [1]])
     assert kernel_mask(whole, attention, Kernel.SDPA, torch.float32) is None
