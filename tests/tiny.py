@@ -12,15 +12,17 @@ from antiphon.data.batches import Batches, TokenBatch
 from antiphon.data.corpus import Corpus
 from antiphon.data.prepare import Prepared, facts
 from antiphon.data.shards import Shards, Writer
+from antiphon.data.supply import supply
 from antiphon.data.tokenizer import Encoder
 from antiphon.draws import generator
 from antiphon.machine import Machine
 from antiphon.pretrain.config import Course, Pretrain
 from antiphon.pretrain.objective import Vocabulary
-from antiphon.study.plan import sizes
 
 if TYPE_CHECKING:
     from antiphon.pretrain.segment import Segment
+    from antiphon.study.plan import Plan
+    from antiphon.study.study import Study
 
 MODEL: Mapping[str, Any] = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "ffn": 48, "positions": 64}
 BATCH: Mapping[str, Any] = {"rows": 4, "length": 32}
@@ -79,7 +81,16 @@ def pretrain(schedule: str, budget: str | None = "8 steps", changes: Mapping[str
 
 def course(run: Pretrain, prepared: Prepared) -> Course:
     """A run on the tiny corpus, step by step."""
-    return Course(run, CORPUS, sizes(run, facts(prepared.folder)))
+    return Course(run, CORPUS, supply(facts(prepared.folder), run.batch.block))
+
+
+def plan(study: Study, prepared: Prepared) -> Plan:
+    """The plan of a study without tasks on the tiny corpus."""
+    from antiphon.study.plan import plan
+
+    known = facts(prepared.folder)
+    block = next(iter(study.runs().values())).batch.block
+    return plan(study, CORPUS, known["vocabulary"], supply(known, block), {})
 
 
 def vocabulary(encoder: Encoder) -> Vocabulary:

@@ -1,4 +1,4 @@
-"""Amounts read, print and turn into steps."""
+"""Amounts read and print."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.pretrain.amount import Amount, Sizes, Unit
-
-SIZES = Sizes(tokens_a_step=4096, steps_an_epoch=250.5, words_a_token=0.75)
+from antiphon.pretrain.amount import Amount, Unit
 
 
 @pytest.mark.parametrize(
@@ -57,19 +55,6 @@ def test_any_amount_prints_so_that_it_reads_back_the_same(value: float, unit: Un
 def test_what_is_no_amount_is_said(text: str, hint: str) -> None:
     with pytest.raises(ValueError, match=hint.replace("?", r"\?")):
         Amount.parse(text)
-
-
-def test_amounts_in_steps() -> None:
-    assert Amount.parse("200 steps").steps(SIZES) == 200
-    assert Amount.parse("40960 tokens").steps(SIZES) == 10
-    assert Amount.parse("30720 words").steps(SIZES) == pytest.approx(10)
-    assert Amount.parse("2 epochs").steps(SIZES) == 501
-
-
-def test_amounts_of_a_whole() -> None:
-    assert Amount.parse("10%").of_total(250, SIZES) == 25
-    assert Amount.parse("0.1%").of_total(250, SIZES) == 0
-    assert Amount.parse("7 steps").of_total(250, SIZES) == 7
 
 
 def test_absolute_amounts_need_no_whole() -> None:

@@ -11,18 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.config import UserError
-from antiphon.pretrain.amount import Sizes
+from antiphon.data.supply import Supply
+from antiphon.pretrain.amount import Amount
 from antiphon.pretrain.config import Course, LearningRate, Pretrain
+from antiphon.pretrain.pace import Pace
 
-SIZES = Sizes(tokens_a_step=128, steps_an_epoch=40.0, words_a_token=0.5)
+SUPPLY = Supply(slots=5120, tokens=5120, words=2560)
 
 
 def run(schedule: str, budget: str | None = "20 steps", **changes: Any) -> Pretrain:
     return Pretrain.read({"schedule": schedule, "budget": budget, **changes})
 
 
+def curve(settings: dict[str, Any], steps: int) -> np.ndarray:
+    """The rates of a run with 128 tokens in each step."""
+    pace = Pace(SUPPLY, np.full(steps, 4), np.full(steps, 32))
+    return LearningRate.read(settings).curve(pace, 0, steps)
+
+
 def course(schedule: str, budget: str | None = "20 steps", data: str = "data", **changes: Any) -> Course:
-    return Course(run(schedule, budget, **changes), data, SIZES)
+    return Course(run(schedule, budget, **changes), data, SUPPLY)
 
 
 def rates(found: Course) -> list[float]:
@@ -45,21 +53,20 @@ def rates(found: Course) -> list[float]:
     ],
 )
 def test_the_curve_at_named_steps(settings: dict[str, Any], named: dict[int, float]) -> None:
-    curve = LearningRate.read({"peak": 0.004, "warmup": "4 steps", "decay": "5 steps", **settings}).curve(20, SIZES)
-    assert len(curve) == 20
-    assert {step: curve[step] for step in named} == pytest.approx({step: 0.004 * part for step, part in named.items()})
+    found = curve({"peak": 0.004, "warmup": "4 steps", "decay": "5 steps", **settings}, 20)
+    assert len(found) == 20
+    assert {step: found[step] for step in named} == pytest.approx({step: 0.004 * part for step, part in named.items()})
 
 
 def test_lengths_in_percent_and_in_tokens_are_of_the_curve() -> None:
-    percent = LearningRate.read({"warmup": "10%", "decay": "25%"}).curve(200, SIZES)
-    steps = LearningRate.read({"warmup": "2560 tokens", "decay": "50 steps"}).curve(200, SIZES)
+    percent = curve({"warmup": "10%", "decay": "25%"}, 200)
+    steps = curve({"warmup": "2560 tokens", "decay": "50 steps"}, 200)
     assert np.array_equal(percent, steps)
 
 
 @pytest.mark.parametrize("shape", ["wsd", "linear", "cosine", "constant"])
 def test_no_warmup_starts_at_the_peak(shape: str) -> None:
-    curve = LearningRate.read({"peak": 1.0, "warmup": "0.001%", "shape": shape}).curve(20, SIZES)
-    assert curve[0] == 1.0
+    assert curve({"peak": 1.0, "warmup": "0.001%", "shape": shape}, 20)[0] == 1.0
 
 
 @given(
@@ -73,19 +80,19 @@ def test_no_warmup_starts_at_the_peak(shape: str) -> None:
 def test_a_curve_rises_then_falls_and_stays_between_its_ends(
     steps: int, warmup: int, decay: int, shape: str, form: str, final: float
 ) -> None:
-    settings = {"peak": 1.0, "warmup": f"{warmup} steps", "decay": f"{decay} steps"}
-    rate = LearningRate.read({**settings, "shape": shape, "decay_form": form, "final": final})
+    setting = {"peak": 1.0, "warmup": f"{warmup} steps", "decay": f"{decay} steps"}
+    setting |= {"shape": shape, "decay_form": form, "final": final}
     needed = warmup + decay if shape == "wsd" else warmup
     if needed > steps:
         with pytest.raises(ValueError, match="longer than the curve"):
-            rate.curve(steps, SIZES)
+            curve(setting, steps)
         return
-    curve = rate.curve(steps, SIZES)
-    assert (curve > 0).all()
-    assert (curve <= 1).all()
-    assert (np.diff(curve[:warmup]) > 0).all()
-    assert (np.diff(curve[warmup:]) <= 1e-15).all()
-    assert (curve[warmup:] >= final - 1e-15).all()
+    found = curve(setting, steps)
+    assert (found > 0).all()
+    assert (found <= 1).all()
+    assert (np.diff(found[:warmup]) > 0).all()
+    assert (np.diff(found[warmup:]) <= 1e-15).all()
+    assert (found[warmup:] >= final - 1e-15).all()
 
 
 @pytest.mark.parametrize("shape", ["wsd", "linear", "cosine", "constant"])
@@ -112,6 +119,19 @@ def test_a_warmup_longer_than_a_restarted_phase_is_said() -> None:
         )
 
 
+@pytest.mark.parametrize("form", ["linear", "sqrt"])
+def test_warmup_and_decay_in_tokens_follow_a_batch_that_grows(form: str) -> None:
+    # 10 steps of 128 tokens, then 10 of 256: 640 tokens are 5 early steps, 1280 are 5 late ones.
+    setting = {"peak": 1.0, "decay_form": form}
+    found = course(
+        "clm",
+        batch={"rows": "50% 4 > 8", "length": 32},
+        learning_rate={**setting, "warmup": "640 tokens", "decay": "1280 tokens"},
+    )
+    same = course("clm", learning_rate={**setting, "warmup": "5 steps", "decay": "5 steps"})
+    assert rates(found) == rates(same)
+
+
 # Steps
 
 
@@ -121,6 +141,53 @@ def test_spans_rule_the_steps() -> None:
     assert [str(found.span(step).objective) for step in (0, 4, 5, 19)] == ["clm", "clm", "mlm(0.4)", "mlm(0.4)"]
     assert found.resets == frozenset()
     assert course("25% clm > 75% mlm(0.4)", optimizer={"at_switch": "restart"}).resets == {5}
+
+
+GROWING: dict[str, Any] = {"batch": {"rows": "50% 4 -> 8 > 8", "length": "25% 16 > 25% 32 > 64"}}
+
+
+def test_rows_and_their_length_follow_their_programmes() -> None:
+    found = course("clm", **GROWING)
+    assert [found.rows(step) for step in range(20)] == [4, 4, 5, 5, 6, 6, 6, 7, 7, 8] + [8] * 10
+    assert [found.length(step) for step in range(20)] == [16] * 5 + [32] * 5 + [64] * 10
+    slots = np.cumsum([0, *(found.rows(step) * found.length(step) for step in range(20))])
+    assert [found.first(step) for step in range(20)] == list(slots[:20])
+    assert found.tokens(20) == slots[20]
+    assert found.words(20) == slots[20] / 2
+
+
+@given(
+    tokens=st.integers(4000, 200_000),
+    rows=st.sampled_from(["4", "10% 1 -> 16 > 16", "50% 4 > 50% 2", "5 steps 1 > 9", "100% 2 -> 6"]),
+    length=st.sampled_from(["32", "70% 16 > 20% 32 > 10% 64", "3 steps 8 > 16"]),
+)
+def test_a_budget_of_tokens_is_met_whatever_the_batch_does(tokens: int, rows: str, length: str) -> None:
+    batch = {"rows": rows, "length": length}
+    found = course("clm", f"{tokens} tokens", batch=batch, learning_rate={"shape": "constant", "warmup": "0"})
+    largest = max(found.run.batch.rows.values) * found.run.batch.block
+    assert abs(found.tokens(found.steps) - tokens) <= largest
+    # As phases that fix their own length the same tokens come to the same steps.
+    absolute = course(
+        f"{tokens // 4} tokens clm > {tokens - tokens // 4} tokens mlm(0.3)",
+        None,
+        batch=batch,
+        learning_rate={"shape": "constant", "warmup": "0"},
+    )
+    assert absolute.steps == found.steps
+    assert abs(absolute.tokens(absolute.spans[0].stop) - tokens // 4) <= largest
+
+
+def test_epochs_and_words_are_of_the_corpus() -> None:
+    assert course("2 epochs clm > 1280 words mlm(0.3)", None, batch={"rows": 4, "length": 32}).steps == 100
+    assert course("0.5 epochs clm", None, batch={"rows": 4, "length": "50% 32 > 50% 64"}).steps == 13
+
+
+def test_the_step_of_an_amount() -> None:
+    found = course("clm", batch={"rows": 4, "length": 32})
+    amounts = ["25%", "100%", "3 steps", "640 tokens", "640 words", "0.25 epochs", "1 token"]
+    assert [found.step_of(Amount.parse(text)) for text in amounts] == [5, 20, 3, 5, 10, 10, 1]
+    with pytest.raises(ValueError, match=r"the run is over after 20 steps, before 1M words \(15625 steps\)"):
+        found.step_of(Amount.parse("1M words"))
 
 
 # Identity
@@ -143,6 +210,7 @@ def test_the_same_run_has_the_same_identities() -> None:
         {"model": {"tied": False}},
         {"batch": {"rows": 16}},
         {"batch": {"length": 64}},
+        {"batch": {"length": "50% 64 > 50% 128"}},
         {"optimizer": {"weight_decay": 0.2}},
         {"optimizer": {"clip": 0.5}},
         {"optimizer": {"decay_all": True}},
@@ -180,6 +248,16 @@ def test_runs_share_up_to_the_step_where_they_part() -> None:
     assert clm.common(longer) == 17
     assert clm.identity(17) == longer.identity(17)
     assert clm.identity(18) != longer.identity(18)
+
+
+def test_runs_share_while_their_batches_agree() -> None:
+    constant: dict[str, Any] = {"learning_rate": {"shape": "constant", "warmup": "1 steps"}}
+    steady = course("clm", batch={"rows": 4, "length": 32}, **constant)
+    growing = course("clm", batch={"rows": "30% 4 > 70% 8", "length": 32}, **constant)
+    assert steady.common(growing) == growing.common(steady) == 6
+    # Rows of another block come from another place in the text, though the first ones are as long.
+    longer = course("clm", batch={"rows": 4, "length": "50% 32 > 50% 64"}, **constant)
+    assert steady.common(longer) == 0
 
 
 def test_a_reset_is_felt_behind_the_border_only() -> None:

@@ -192,7 +192,7 @@ def test_a_checkpoint_says_what_it_is(prepared: Prepared, tmp_path: Path) -> Non
     assert facts["identity"] == found.identity(8)
     assert (facts["step"], facts["steps"]) == (8, 8)
     assert facts["tokens_seen"] == 8 * 4 * 32
-    assert facts["words_seen"] == round(8 * 4 * 32 * found.sizes.words_a_token)
+    assert facts["words_seen"] == round(found.words(8))
     assert type(found.run).read(facts["pretrain"]) == found.run
     for path in prepared.tokenizer_files:
         assert (segment.target / path.name).read_bytes() == path.read_bytes()

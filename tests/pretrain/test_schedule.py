@@ -8,15 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.pretrain.amount import Amount, Sizes
+from antiphon.data.supply import Supply
+from antiphon.pretrain.amount import Amount
 from antiphon.pretrain.objective import CLM, MLM, MNTP, Mixture
+from antiphon.pretrain.pace import Pacing
+from antiphon.pretrain.programme import Programme
 from antiphon.pretrain.schedule import Schedule, Span
 
-SIZES = Sizes(tokens_a_step=4096, steps_an_epoch=250.5, words_a_token=0.75)
+SLOTS = 4096 * 250.5
+PACING = Pacing(Programme.parse(32), Programme.parse(128), Supply(SLOTS, SLOTS, 0.75 * SLOTS))
 
 
 def spans(notation: str, budget: str | None = None) -> list[Span]:
-    return Schedule.parse(notation).spans(None if budget is None else Amount.parse(budget), SIZES)
+    return Schedule.parse(notation).spans(None if budget is None else Amount.parse(budget), PACING)
 
 
 def borders(notation: str, budget: str | None = None) -> list[int]:

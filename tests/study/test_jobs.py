@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from antiphon.data.supply import Supply
 from antiphon.study.jobs import Job, PretrainWork, ScoreWork, jobs, missing
 from antiphon.study.plan import Plan, plan
 from antiphon.study.study import Study
 from antiphon.study.workspace import Workspace
 
-FACTS = {"train": {"tokens": 100_000, "words": 50_000}, "validation": {}, "vocabulary": 500}
+SUPPLY = Supply(slots=100_032, tokens=100_032, words=50_016)
 STUDY: dict[str, Any] = {
     "name": "tiny",
     "baseline": "mlm",
@@ -32,7 +33,7 @@ def planned(changes: dict[str, Any] | None = None, data: str = "1") -> Plan:
     for section, change in (changes or {}).items():
         values[section] = {**STUDY.get(section, {}), **change} if isinstance(change, dict) else change
     study = Study.read(values)
-    return plan(study, "corpus", FACTS, dict.fromkeys(study.finetune.tasks, data))
+    return plan(study, "corpus", 300, SUPPLY, dict.fromkeys(study.finetune.tasks, data))
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from antiphon.data.prepare import Prepared, facts
+from antiphon.data.prepare import Prepared
 from antiphon.machine import Machine
 from antiphon.study import launch
 from antiphon.study.jobs import Job, PretrainWork, jobs, missing
-from antiphon.study.plan import plan
 from antiphon.study.study import Study
 from antiphon.study.workspace import Workspace
 from antiphon.train import checkpoint
@@ -87,7 +86,7 @@ def work(space: Workspace, prepared: Prepared, arms: dict[str, str], seeds: list
             "axes": {"schedule": arms, "seed": seeds or [0]},
         }
     )
-    return jobs(plan(study, tiny.CORPUS, facts(prepared.folder), {}), space)
+    return jobs(tiny.plan(study, prepared), space)
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.config import UserError
+from antiphon.data.supply import Supply
 from antiphon.study.plan import Plan, plan, tree
 from antiphon.study.study import Study
 
-FACTS = {"train": {"tokens": 100_000, "words": 50_000}, "validation": {}, "vocabulary": 500}
+SUPPLY = Supply(slots=100_032, tokens=100_032, words=50_016)
 RATE = {"warmup": "4 steps", "decay": "10 steps"}
 
 
@@ -29,7 +30,7 @@ def study(arms: dict[str, str], changes: dict[str, Any] | None = None) -> Study:
 
 def planned(arms: dict[str, str], changes: dict[str, Any] | None = None) -> Plan:
     found = study(arms, changes)
-    return plan(found, "corpus", FACTS, {task: f"{task} 1" for task in found.finetune.tasks})
+    return plan(found, "corpus", 300, SUPPLY, {task: f"{task} 1" for task in found.finetune.tasks})
 
 
 def stretches(found: Plan) -> list[tuple[int, int, tuple[str, ...]]]:
@@ -149,6 +150,27 @@ def test_any_study_is_planned_without_loss_or_repetition(
 TASKS = {"tasks": ["pocket-code", "pocket-library"], "learning_rates": [1e-4, 1e-3], "seeds": [0, 1, 2]}
 
 
+def test_readings_may_be_amounts_of_their_own() -> None:
+    found = planned({"clm": "clm"}, {"readings": ["3 steps", "2560 words", "50%", "100%"]})
+    assert [(reading.label, reading.step) for reading in found.readings] == [
+        ("3 steps", 3),
+        ("2.56k words", 10),
+        ("50%", 20),
+        ("100%", 40),
+    ]
+    with pytest.raises(UserError, match=r"axes\.schedule\.clm: the run is over after 40 steps, before 1M words"):
+        planned({"clm": "clm"}, {"readings": ["1M words", "100%"]})
+
+
+def test_babylm_readings_are_the_named_word_counts_up_to_the_end() -> None:
+    run = {"budget": "100M words", "batch": {"rows": 1024, "length": 256}, "learning_rate": RATE}
+    found = planned({"mlm": "mlm(0.3)"}, {"readings": "babylm", "pretrain": run})
+    counts = [*range(1, 11), *range(20, 100, 10)]
+    assert [reading.label for reading in found.readings] == [*(f"{count}M words" for count in counts), "100%"]
+    words = [found.courses["mlm", 0].words(reading.step) for reading in found.readings]
+    assert words == pytest.approx([count * 1e6 for count in [*counts, 100]], abs=1024 * 256 / 2)
+
+
 def test_a_state_is_fine_tuned_once_though_two_runs_share_it() -> None:
     found = planned(ARMS, {"readings": ["10%", "100%"], "finetune": TASKS})
     states = {reading.state for reading in found.readings}
@@ -160,7 +182,7 @@ def test_a_fine_tuning_is_named_by_all_that_changes_its_scores() -> None:
     base = study({"clm": "clm"}, {"finetune": TASKS})
 
     def ids(found: Study, data: str) -> set[str]:
-        return {item.job for item in plan(found, "corpus", FACTS, dict.fromkeys(TASKS["tasks"], data)).scorings}
+        return {item.job for item in plan(found, "corpus", 300, SUPPLY, dict.fromkeys(TASKS["tasks"], data)).scorings}
 
     same = ids(base, "1")
     assert ids(study({"clm": "clm"}, {"finetune": TASKS, "question": "Why?"}), "1") == same

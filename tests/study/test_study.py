@@ -49,7 +49,7 @@ def test_every_combination_is_a_run(tmp_path: Path) -> None:
     assert list(runs) == [("clm", 0), ("clm", 1), ("mlm", 0), ("mlm", 1)]
     assert runs["mlm", 1].seed == 1
     assert runs["mlm", 1].schedule == Schedule.parse("mlm(0.4)")
-    assert {run.batch.rows for run in runs.values()} == {8}
+    assert {str(run.batch.rows) for run in runs.values()} == {"8"}
 
 
 def test_a_study_survives_its_own_json(tmp_path: Path) -> None:
@@ -177,8 +177,10 @@ def test_an_override_inside_something_that_has_no_keys_is_an_error(tmp_path: Pat
     ("key", "value", "message"),
     [
         ("baseline", "mlmm", "baseline 'mlmm' is not an arm; did you mean 'mlm'?"),
-        ("readings", ["50%", "25%", "100%"], "must be rising percentages"),
-        ("readings", ["10 steps", "100%"], "must be rising percentages"),
+        ("readings", ["50%", "25%", "100%"], "must rise"),
+        ("readings", ["2M words", "1M words", "100%"], "must rise"),
+        ("readings", ["10", "100%"], "each needs a unit"),
+        ("readings", ["10 steps"], "the last reading must be 100%"),
         ("readings", ["50%"], "the last reading must be 100%"),
         ("readings", [], "the last reading must be 100%"),
         ("pretrain.seed", 3, "pretrain.seed varies in this study: give it as axes.seed"),

@@ -37,21 +37,6 @@ def plain(number: float) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-    """What turns amounts into steps.
-
-    Attributes:
-        tokens_a_step: tokens in a batch.
-        steps_an_epoch: steps it takes to show every row once (not rounded).
-        words_a_token: words of the corpus over its tokens.
-    """
-
-    tokens_a_step: float
-    steps_an_epoch: float
-    words_a_token: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Amount:
     """A positive number and its unit."""
 
@@ -87,21 +72,6 @@ class Amount:
     def absolute(self) -> bool:
         """Whether it stands for itself, without a whole to be a part of."""
         return self.unit not in (Unit.SHARE, Unit.PERCENT)
-
-    def steps(self, sizes: Sizes) -> float:
-        """An absolute amount in steps, not rounded."""
-        factors = {
-            Unit.STEPS: 1.0,
-            Unit.TOKENS: 1.0 / sizes.tokens_a_step,
-            Unit.WORDS: 1.0 / (sizes.words_a_token * sizes.tokens_a_step),
-            Unit.EPOCHS: sizes.steps_an_epoch,
-        }
-        return self.value * factors[self.unit]
-
-    def of_total(self, total: int, sizes: Sizes) -> int:
-        """The amount in whole steps, a percentage being of `total` steps."""
-        exact = total * self.value / 100 if self.unit is Unit.PERCENT else self.steps(sizes)
-        return round(exact)
 
     def __str__(self) -> str:
         number = plain(self.value)

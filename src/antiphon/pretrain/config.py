@@ -11,17 +11,39 @@ from pydantic import Field, field_validator, model_validator
 
 from antiphon.config import Config, fingerprint
 from antiphon.data.corpus import Corpus
+from antiphon.data.supply import Supply
 from antiphon.data.tokenizer import Tokenizer
 from antiphon.model.presets import Model
-from antiphon.pretrain.amount import Amount, Sizes, Unit
+from antiphon.pretrain.amount import Amount, Unit
+from antiphon.pretrain.pace import Pace, Pacing
+from antiphon.pretrain.programme import Programme
 from antiphon.pretrain.schedule import Schedule, Span
 
 
 class Batch(Config):
-    """The shape of a batch: B rows of T tokens, over all micro-batches and ranks."""
+    """The shape of a batch: B rows of T tokens, over all micro-batches and ranks.
 
-    rows: int = Field(default=32, ge=1)
-    length: int = Field(default=128, ge=8)
+    Attributes:
+        rows: B: a number, or a programme of numbers such as "20% 8 -> 32 > 32".
+        length: T: a number, or a programme such as "70% 128 > 20% 256 > 10% 512".
+    """
+
+    rows: Programme = Programme.parse(32)
+    length: Programme = Programme.parse(128)
+
+    @field_validator("length")
+    @classmethod
+    def _jumps(cls, value: Programme) -> Programme:
+        if not value.jumps:
+            raise ValueError(f"'{value}': the row length changes in jumps, as in '50% 128 > 50% 256', not on a slope")
+        if min(value.values) < 8:
+            raise ValueError(f"'{value}': rows are at least 8 tokens long")
+        return value
+
+    @property
+    def block(self) -> int:
+        """The longest row: the corpus is cut into blocks of this size, which shorter rows are parts of."""
+        return max(self.length.values)
 
 
 class AtSwitch(enum.Enum):
@@ -62,10 +84,20 @@ class LearningRate(Config):
             raise ValueError(f"{str(value)!r} has no unit; write '{value} steps' or '{value}%'")
         return amount
 
-    def curve(self, steps: int, sizes: Sizes) -> np.ndarray:
-        """(steps,) float64: the rate of every step of one curve."""
-        warmup = self.warmup.of_total(steps, sizes)
-        decay = self.decay.of_total(steps, sizes) if self.shape == "wsd" else steps - warmup
+    def curve(self, pace: Pace, start: int, stop: int) -> np.ndarray:
+        """(stop - start,) float64: the rate of every step of one curve, which reaches from step `start` to `stop`.
+
+        Args:
+            pace: of the run that the curve is part of.
+            start, stop: steps.
+        """
+        steps = stop - start
+        percent = {"warmup": steps * self.warmup.value / 100, "decay": steps * self.decay.value / 100}
+        share = self.warmup.unit is Unit.PERCENT
+        warmup = round(percent["warmup"] if share else pace.after(start, self.warmup) - start)
+        share = self.decay.unit is Unit.PERCENT
+        decay = round(percent["decay"] if share else stop - pace.before(stop, self.decay))
+        decay = decay if self.shape == "wsd" else steps - warmup
         if warmup + max(decay, 0) > steps:
             raise ValueError(
                 f"warm-up ({warmup} steps) and decay ({max(decay, 0)}) are longer than the curve ({steps} steps); "
@@ -141,8 +173,8 @@ class Pretrain(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> Pretrain:
-        if self.batch.length > self.model.positions:
-            raise ValueError(f"batch.length {self.batch.length} is more than model.positions {self.model.positions}")
+        if self.batch.block > self.model.positions:
+            raise ValueError(f"batch.length '{self.batch.length}' is more than model.positions {self.model.positions}")
         if self.budget is not None and not self.budget.absolute:
             raise ValueError(
                 f"budget {str(self.budget)!r} is not an amount of its own; write '400k tokens' or '2 epochs'"
@@ -163,35 +195,41 @@ class Course:
     in `identity(step)`, so a common beginning is trained once.
     """
 
-    def __init__(self, run: Pretrain, data: str, sizes: Sizes) -> None:
+    def __init__(self, run: Pretrain, data: str, supply: Supply) -> None:
         """Resolve a run.
 
         Args:
             run: the run.
             data: identity of its prepared corpus.
-            sizes: of that corpus, with this batch.
+            supply: what an epoch of that corpus holds, in blocks of `run.batch.block`.
 
         Raises:
             ValueError: the schedule does not resolve into steps.
         """
         self.run = run
-        self.sizes = sizes
-        self.spans: list[Span] = run.schedule.spans(run.budget, sizes)
+        self.supply = supply
+        pacing = Pacing(run.batch.rows, run.batch.length, supply)
+        self.spans: list[Span] = run.schedule.spans(run.budget, pacing)
         self.steps = self.spans[-1].stop
+        self.pace = pacing.over(self.steps)
+        borders = [(0, self.steps)]
         if run.learning_rate.at_switch is AtSwitch.RESTART:
-            curves = [run.learning_rate.curve(span.stop - span.start, sizes) for span in self.spans]
-            self._rates = np.concatenate(curves)
-        else:
-            self._rates = run.learning_rate.curve(self.steps, sizes)
+            borders = [(span.start, span.stop) for span in self.spans]
+        self._rates = np.concatenate([run.learning_rate.curve(self.pace, start, stop) for start, stop in borders])
         resets = {span.start for span in self.spans[1:]} if run.optimizer.at_switch is AtSwitch.RESTART else set()
         self.resets = frozenset(resets)
-        chosen = run.model_dump(mode="json", include={"model", "batch", "optimizer", "seed"})
-        self._base = fingerprint("pretrain", 1, data, chosen)
+        self._base = fingerprint("pretrain", 2, data, self._chosen())
         self.trace = self._trace()
 
+    def _chosen(self) -> dict[str, Any]:
+        """What holds for every step; values left at their defaults are left out, so a new field changes nothing."""
+        run = self.run
+        kept = run.model_dump(mode="json", include={"model", "optimizer", "seed"}, exclude_defaults=True)
+        return {**kept, "block": run.batch.block}
+
     def _trace(self) -> np.ndarray:
-        """(steps, 3) uint64: what each step does, as numbers: objective, learning rate, reset."""
-        trace = np.zeros((self.steps, 3), dtype=np.uint64)
+        """(steps, 5) uint64: what each step does, as numbers: objective, learning rate, reset, rows, row length."""
+        trace = np.zeros((self.steps, 5), dtype=np.uint64)
         for span in self.spans:
             if span.at(span.start) == span.at(span.stop - 1):
                 trace[span.start : span.stop, 0] = int(fingerprint(str(span.at(span.start))), 16)
@@ -200,7 +238,41 @@ class Course:
                     trace[step, 0] = int(fingerprint(str(span.at(step))), 16)
         trace[:, 1] = self._rates.view(np.uint64)
         trace[sorted(self.resets), 2] = 1
+        trace[:, 3] = self.pace.rows
+        trace[:, 4] = self.pace.lengths
         return trace
+
+    def rows(self, step: int) -> int:
+        """B, of the batch of a step."""
+        return int(self.pace.rows[step])
+
+    def length(self, step: int) -> int:
+        """T, of the batch of a step."""
+        return int(self.pace.lengths[step])
+
+    def first(self, step: int) -> int:
+        """Slots of the run's data that are shown before a step."""
+        return int(self.pace.slots[step])
+
+    def tokens(self, step: int) -> float:
+        """Tokens expected to be seen after `step` steps; the ledger of a checkpoint has the exact number."""
+        return self.pace.tokens(step)
+
+    def words(self, step: int) -> float:
+        """Words expected to be seen after `step` steps."""
+        return self.pace.words(step)
+
+    def step_of(self, amount: Amount) -> int:
+        """The step that is nearest to an amount of training from the beginning, a percentage being of all steps.
+
+        Raises:
+            ValueError: the run is shorter.
+        """
+        percent = amount.unit is Unit.PERCENT
+        exact = self.steps * amount.value / 100 if percent else self.pace.after(0, amount)
+        if round(exact) > self.steps:
+            raise ValueError(f"the run is over after {self.steps} steps, before {amount} ({exact:.0f} steps)")
+        return max(1, round(exact))
 
     def span(self, step: int) -> Span:
         """The span that rules a step."""

@@ -17,8 +17,7 @@ def held_out_batches(course: Course, prepared: Prepared) -> dict[str, list[LMBat
     if not shards.tokens or not settings.points:
         return {}
     encoder = prepared.encoder
-    shape = course.run.batch
-    every = Batches(shards, settings.rows, shape.length, encoder.pad, 0)
+    every = Batches(shards, settings.rows, course.run.batch.block, encoder.pad, 0)
     rows = min(settings.rows, every.rows_an_epoch)
     batch = dataclasses.replace(every, rows=rows)(0)
     vocabulary = Vocabulary(encoder.size, encoder.mask, encoder.specials)

@@ -90,7 +90,7 @@ class _Trainer:
         encoder = prepared.encoder
         self.vocabulary = Vocabulary(encoder.size, encoder.mask, encoder.specials)
         shape = course.run.batch
-        self.batches = Batches(prepared.shards["train"], shape.rows, shape.length, encoder.pad, course.run.seed)
+        self.batches = Batches(prepared.shards["train"], course.rows(0), shape.block, encoder.pad, course.run.seed)
         self.device = parallel.device(machine)
         self.precision = parallel.precision(machine)
         origin, self.step = newest(segment)
@@ -99,7 +99,7 @@ class _Trainer:
         else:
             self.model = build.load(origin)
         self.model.to(self.device)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        build.use_kernel(self.model, choose_kernel(self.device, self.precision, shape.length))
+        build.use_kernel(self.model, choose_kernel(self.device, self.precision, shape.block))
         self.optimizer = self._fresh_optimizer()
         if origin is not None:
             checkpoint.restore_optimizer(origin, self.optimizer)
@@ -179,7 +179,7 @@ class _Trainer:
         line = {
             "step": done.step,
             "tokens_seen": tokens,
-            "words_seen": round(tokens * self.course.sizes.words_a_token),
+            "words_seen": round(self.course.words(done.step)),
             "objective": objective,
             "loss": {name: total / max(count, 1) for name, (total, count) in self.sums.items()},
             "validation": validation,
@@ -213,7 +213,7 @@ class _Trainer:
             "step": step,
             "steps": self.course.steps,
             "tokens_seen": self.batches.tokens_seen(step),
-            "words_seen": round(self.batches.tokens_seen(step) * self.course.sizes.words_a_token),
+            "words_seen": round(self.course.words(step)),
             "pretrain": self.course.run.model_dump(mode="json"),
             "corpus": self.prepared.folder.name,
         }

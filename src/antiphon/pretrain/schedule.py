@@ -10,14 +10,16 @@ mix(clm: 1, mntp(0.3 -> 0.15): 15)                    a ratio at every batch, ma
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from antiphon.pretrain.amount import Amount, Sizes
+from antiphon.pretrain.amount import Amount
 from antiphon.pretrain.objective import Objective
+from antiphon.pretrain.pace import Pacing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,14 +85,15 @@ class Schedule:
         amount = self.phases[0].amount
         return amount is not None and amount.absolute
 
-    def spans(self, budget: Amount | None, sizes: Sizes) -> list[Span]:
+    def spans(self, budget: Amount | None, pacing: Pacing) -> list[Span]:
         """The phases in whole steps.
 
         Borders are rounded, not lengths, so rounding never adds up; equal schedules give equal borders.
 
         Args:
-            budget: the whole, for a schedule of shares or percentages; None for one that fixes its own total.
-            sizes: what turns amounts into steps.
+            budget: the whole, for a schedule of shares or percentages (of its steps); None for one that fixes its own
+                total.
+            pacing: what turns amounts into steps.
 
         Raises:
             ValueError: the budget is missing or superfluous, or a phase is shorter than one step.
@@ -99,21 +102,21 @@ class Schedule:
         if self.absolute:
             if budget is not None:
                 raise ValueError(f"budget {budget} and schedule '{self}' both fix the length; leave the budget out")
-            lengths = [phase.amount.steps(sizes) for phase in phases if phase.amount is not None]
+            borders = _absolute([phase.amount for phase in phases if phase.amount is not None], pacing)
         else:
             if budget is None:
                 raise ValueError(f"schedule '{self}' divides a whole: give a budget such as '400k tokens'")
             shares = [1.0 if phase.amount is None else phase.amount.value for phase in phases]
-            total = float(max(round(budget.steps(sizes)), 1))
-            lengths = [total * share / sum(shares) for share in shares]
-        spans, start, exact = [], 0, 0.0
-        for phase, length in zip(phases, lengths, strict=True):
-            exact += length
+            total = float(pacing.steps([budget]))
+            borders = list(itertools.accumulate(total * share / sum(shares) for share in shares))
+        spans, start, before = [], 0, 0.0
+        for phase, exact in zip(phases, borders, strict=True):
             stop = round(exact)
             if stop == start:
+                length = exact - before
                 raise ValueError(f"phase '{phase}' of '{self}' is {length:.2g} steps long; it needs at least one step")
             spans.append(Span(start, stop, phase.objective))
-            start = stop
+            start, before = stop, exact
         return spans
 
     def __str__(self) -> str:
@@ -124,6 +127,17 @@ class Schedule:
         return core_schema.no_info_plain_validator_function(
             cls.parse, serialization=core_schema.plain_serializer_function_ser_schema(str, when_used="json")
         )
+
+
+def _absolute(amounts: list[Amount], pacing: Pacing) -> list[float]:
+    """The step, not rounded, at which each of these amounts ends."""
+    steps = pacing.steps(amounts)
+    pace, place, borders = pacing.over(steps), 0.0, []
+    for amount in amounts:
+        place = pace.after(place, amount)
+        borders.append(place)
+    # Where the batch changes, the pace of exactly so many steps may end a little elsewhere.
+    return [*borders[:-1], float(steps)] if pacing.changes else borders
 
 
 class LengthError(ValueError):

@@ -14,7 +14,7 @@ def card(found: Plan, reading: Reading) -> str:
         reading: the checkpoint.
     """
     course = found.courses[reading.arm, reading.seed]
-    words = round(reading.tokens * course.sizes.words_a_token)
+    words = round(course.words(reading.step))
     last = str(course.span(reading.step - 1).objective)
     fills = last.startswith("mlm")
     use = (

@@ -14,6 +14,7 @@ from antiphon.config import UserError, nearest
 from antiphon.data import docstrings
 from antiphon.data import prepare as preparation
 from antiphon.data.corpus import POCKET
+from antiphon.data.supply import supply
 from antiphon.files import write_json, write_text
 from antiphon.finetune import catalog
 from antiphon.finetune.checks import check
@@ -181,12 +182,12 @@ def _reading(found: Plan, name: str) -> Reading:
     if arm not in arms:
         raise UserError(f"run {name!r}: no arm {arm!r} in study {found.study.name}; {nearest(arm, arms)}")
     for reading in found.readings:
-        wants = (arm, seed or str(found.study.axes.seed[0]), label or str(found.study.readings[-1]))
+        wants = (arm, seed or str(found.study.axes.seed[0]), label or "100%")
         if (reading.arm, str(reading.seed), reading.label) == wants:
             return reading
     raise UserError(
         f"run {name!r}: the study has seeds {', '.join(map(str, found.study.axes.seed))} and readings "
-        f"{', '.join(map(str, found.study.readings))}; write ARM/SEED@READING."
+        f"{', '.join(dict.fromkeys(reading.label for reading in found.readings))}; write ARM/SEED@READING."
     )
 
 
@@ -201,7 +202,8 @@ def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
         )
     facts = preparation.facts(folder)
     data = revision(study.finetune.tasks, study.finetune.data, space.root)
-    return make_plan(study, identity, facts, data), facts
+    held = supply(facts, pretrain.batch.block)
+    return make_plan(study, identity, int(facts["vocabulary"]), held, data), facts
 
 
 def _say_what_is_left(console: Console, study: Study, space: Workspace, every: list[Job], todo: list[Job]) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+
+import numpy as np
 
 from antiphon.config import UserError
+from antiphon.data.supply import Supply
 from antiphon.finetune.config import Finetune, job_id
 from antiphon.model.presets import training_flops
-from antiphon.pretrain.amount import Sizes
-from antiphon.pretrain.config import Course, Pretrain
+from antiphon.pretrain.config import Course
 from antiphon.study.study import Study
 
 RunKey = tuple[str, int]
@@ -86,14 +87,16 @@ class Plan:
     @property
     def tokens_alone(self) -> float:
         """Tokens of training if every run were trained alone."""
-        return sum(course.steps * course.sizes.tokens_a_step for course in self.courses.values())
+        return sum(course.tokens(course.steps) for course in self.courses.values())
 
     @property
     def tokens_shared(self) -> float:
         """Tokens of training with common beginnings trained once."""
-        return sum(
-            (segment.stop - segment.start) * self.courses[segment.run].sizes.tokens_a_step for segment in self.segments
-        )
+        return sum(self._tokens(segment) for segment in self.segments)
+
+    def _tokens(self, segment: Segment) -> float:
+        course = self.courses[segment.run]
+        return course.tokens(segment.stop) - course.tokens(segment.start)
 
     @property
     def flops(self) -> float:
@@ -105,39 +108,37 @@ class Plan:
         return [segment for segment in self.segments if run in segment.users]
 
 
-def sizes(run: Pretrain, facts: Mapping[str, Any]) -> Sizes:
-    """What turns a run's amounts into steps, from the manifest of its prepared corpus."""
-    train = facts["train"]
-    rows = -(-train["tokens"] // run.batch.length)
-    return Sizes(run.batch.rows * run.batch.length, rows / run.batch.rows, train["words"] / train["tokens"])
-
-
-def plan(study: Study, corpus: str, facts: Mapping[str, Any], data: Mapping[str, str]) -> Plan:
+def plan(study: Study, corpus: str, vocabulary: int, supply: Supply, data: Mapping[str, str]) -> Plan:
     """Work out what a study needs.
 
     Args:
         study: the study.
         corpus: identity of its prepared corpus.
-        facts: the manifest of that corpus.
+        vocabulary: V of its tokenizer.
+        supply: what an epoch of it holds, in the study's blocks.
         data: identity of the examples of each task.
 
     Raises:
-        UserError: a schedule does not resolve into steps.
+        UserError: a schedule does not resolve into steps, or a reading comes after the end of a run.
     """
     courses: dict[RunKey, Course] = {}
-    for key, run in study.runs().items():
+    readings: list[Reading] = []
+    for (arm, seed), run in study.runs().items():
         try:
-            courses[key] = Course(run, corpus, sizes(run, facts))
+            course = courses[arm, seed] = Course(run, corpus, supply)
+            readings += _readings(study, arm, seed, course)
         except ValueError as error:
-            raise UserError(f"axes.schedule.{key[0]}: {error}") from None
-    readings = [
-        Reading(arm, seed, str(amount), step, round(step * course.sizes.tokens_a_step), course.identity(step))
-        for (arm, seed), course in courses.items()
-        for amount in study.readings
-        for step in [max(1, round(course.steps * amount.value / 100))]
-    ]
-    segments = _segments(courses, readings, int(facts["vocabulary"]))
+            raise UserError(f"axes.schedule.{arm}: {error}") from None
+    segments = _segments(courses, readings, vocabulary)
     return Plan(study, corpus, courses, segments, tuple(readings), _scorings(study, readings, data))
+
+
+def _readings(study: Study, arm: str, seed: int, course: Course) -> list[Reading]:
+    found = []
+    for amount in study.readings_of(course.words(course.steps)):
+        step = course.step_of(amount)
+        found.append(Reading(arm, seed, str(amount), step, round(course.tokens(step)), course.identity(step)))
+    return found
 
 
 def _segments(courses: Mapping[RunKey, Course], readings: list[Reading], vocabulary: int) -> tuple[Segment, ...]:
@@ -172,11 +173,12 @@ def _segments(courses: Mapping[RunKey, Course], readings: list[Reading], vocabul
 def _flops(course: Course, start: int, stop: int, vocabulary: int) -> float:
     total = 0.0
     for span in course.spans:
-        steps = min(stop, span.stop) - max(start, span.start)
-        if steps > 0:
-            tokens = steps * course.sizes.tokens_a_step
+        first, last = max(start, span.start), min(stop, span.stop)
+        if last > first:
+            tokens = course.tokens(last) - course.tokens(first)
             asked = tokens * span.objective.asked_share
-            total += training_flops(course.run.model, vocabulary, tokens, asked, course.run.batch.length / 2)
+            visible = float(np.average(course.pace.lengths[first:last], weights=course.pace.rows[first:last])) / 2
+            total += training_flops(course.run.model, vocabulary, tokens, asked, visible)
     return total
 
 

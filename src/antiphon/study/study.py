@@ -6,7 +6,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, model_validator
@@ -19,6 +19,9 @@ from antiphon.pretrain.config import Pretrain
 from antiphon.pretrain.schedule import Schedule
 
 # "/" and "@" part the name of a run: ARM/SEED@READING.
+# Every million up to ten, every ten millions up to a hundred, every hundred millions beyond, as the challenge's call of
+# 2025 asks (arXiv 2502.10645).
+BABYLM_WORDS = tuple(step * count for step in (10**6, 10**7, 10**8) for count in range(1 if step == 10**6 else 2, 11))
 ArmName = Annotated[str, Field(pattern=r"^[^/@\s]+$")]
 
 
@@ -77,7 +80,8 @@ class Study(Config):
         baseline: the arm that others are compared with.
         pretrain: what all runs share.
         axes: what varies.
-        readings: the moments of a run, in percent of its steps, whose checkpoint is fine-tuned; the last is 100%.
+        readings: the moments of a run whose checkpoint is kept and fine-tuned: percentages of its steps, rising to
+            100%, or amounts such as "10M words"; or "babylm", the word counts the BabyLM challenge asks for.
         finetune: how checkpoints are scored.
         machine: where it runs, unless the command line says otherwise; never part of a run's identity.
     """
@@ -89,7 +93,7 @@ class Study(Config):
     baseline: str
     pretrain: Mapping[str, Any] = Field(default_factory=dict)
     axes: Axes
-    readings: tuple[Amount, ...] = (Amount(100, Unit.PERCENT),)
+    readings: tuple[Amount, ...] | Literal["babylm"] = (Amount(100, Unit.PERCENT),)
     finetune: Finetuning = Finetuning()
     machine: Machine = Machine()
 
@@ -98,15 +102,20 @@ class Study(Config):
         arms = list(self.axes.schedule)
         if self.baseline not in arms:
             raise ValueError(f"baseline {self.baseline!r} is not an arm; {nearest(self.baseline, arms)}")
-        shares = [reading.value for reading in self.readings]
-        if any(reading.unit is not Unit.PERCENT for reading in self.readings) or shares != sorted(set(shares)):
-            raise ValueError(f"readings {[str(reading) for reading in self.readings]} must be rising percentages")
-        if not shares or shares[-1] != 100:
-            raise ValueError(f"the last reading must be 100%, got {[str(reading) for reading in self.readings]}")
+        if self.readings != "babylm":
+            _check_readings(self.readings)
         for axis in Axes.model_fields:
             if axis in self.pretrain:
                 raise ValueError(f"pretrain.{axis} varies in this study: give it as axes.{axis}")
         return self
+
+    def readings_of(self, words: float) -> tuple[Amount, ...]:
+        """The readings of a run that shows so many words."""
+        if self.readings != "babylm":
+            return self.readings
+        # A run's words are an expectation, so the last named count may lie a hair beyond its end.
+        named = tuple(Amount(count, Unit.WORDS) for count in BABYLM_WORDS if count < 0.999 * words)
+        return (*named, Amount(100, Unit.PERCENT))
 
     def runs(self) -> dict[tuple[str, int], Pretrain]:
         """Every pretraining run, by (arm, seed), in the order of the axes.
@@ -119,6 +128,18 @@ class Study(Config):
             for arm, schedule in self.axes.schedule.items()
             for seed in self.axes.seed
         }
+
+
+def _check_readings(readings: tuple[Amount, ...]) -> None:
+    shown = [str(reading) for reading in readings]
+    if any(reading.unit is Unit.SHARE for reading in readings):
+        raise ValueError(f"readings {shown}: each needs a unit, as in '25%', '10M words' or '500 steps'")
+    for unit in {reading.unit for reading in readings}:
+        values = [reading.value for reading in readings if reading.unit is unit]
+        if values != sorted(set(values)):
+            raise ValueError(f"readings {shown} must rise")
+    if not readings or readings[-1] != Amount(100, Unit.PERCENT):
+        raise ValueError(f"the last reading must be 100%, got {shown}")
 
 
 def read(path: Path, changes: Sequence[str] = ()) -> Study:

@@ -41,7 +41,7 @@ def tell(found: Plan, space: Workspace, facts: Mapping[str, Any], command: str) 
         curves=tuple(_curve(found, space, run) for run in found.courses),
         observations=tuple(observations(found, space)),
         families=tuple(_family(name) for name in study.finetune.tasks),
-        readings=tuple(str(reading) for reading in study.readings),
+        readings=tuple(dict.fromkeys(reading.label for reading in found.readings)),
         plan=tree(found),
         settings=settings(study),
         versions={name: _version(name) for name in PACKAGES} | {"corpus": _source(facts)},
@@ -73,8 +73,10 @@ def settings(study: Study) -> str:
 
 def _arm(found: Plan, name: str) -> Arm:
     course = found.courses[name, found.study.axes.seed[0]]
-    size = course.sizes.tokens_a_step
-    phases = (Phase(round(span.start * size), round(span.stop * size), str(span.objective)) for span in course.spans)
+    phases = (
+        Phase(round(course.tokens(span.start)), round(course.tokens(span.stop)), str(span.objective))
+        for span in course.spans
+    )
     return Arm(name, str(course.run.schedule), tuple(phases))
 
 
@@ -106,7 +108,7 @@ def _cost(found: Plan, space: Workspace, facts: Mapping[str, Any]) -> dict[str, 
         "pretraining": f"{found.tokens_shared / 1e6:,.2f}M tokens ({found.tokens_alone / 1e6:,.2f}M without sharing), "
         f"{found.flops:.2g} floating-point operations, {pretraining / 60:.1f} worker-minutes",
         "one run": f"{run.steps} steps of {run.run.batch.rows} rows x {run.run.batch.length} tokens, "
-        f"{run.steps * run.sizes.tokens_a_step / train['tokens']:.2f} epochs",
+        f"{run.tokens(run.steps) / train['tokens']:.2f} epochs",
         "fine-tuning": f"{len(found.scorings)} runs, {seconds / 60:.1f} worker-minutes",
     }
 

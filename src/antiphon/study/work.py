@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from antiphon.data.prepare import Prepared, facts
+from antiphon.data.supply import supply
 from antiphon.finetune.run import finetune
 from antiphon.machine import Machine
 from antiphon.pretrain import run as pretraining
@@ -17,7 +18,6 @@ from antiphon.pretrain.config import Course
 from antiphon.pretrain.segment import Segment
 from antiphon.results import table
 from antiphon.study.jobs import PretrainWork, ScoreWork
-from antiphon.study.plan import sizes
 from antiphon.study.workspace import Workspace
 from antiphon.train.parallel import Parallel
 
@@ -40,7 +40,7 @@ def execute(work: PretrainWork | ScoreWork, machine: Machine, report: Report, st
 def _pretrain(work: PretrainWork, machine: Machine, report: Report, stopped: Callable[[], bool]) -> None:
     space = Workspace(work.workspace)
     folder = space.corpus(work.corpus)
-    course = Course(work.run, work.corpus, sizes(work.run, facts(folder)))
+    course = Course(work.run, work.corpus, supply(facts(folder), work.run.batch.block))
     segment = Segment(
         course,
         work.start,
