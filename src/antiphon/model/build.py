@@ -138,6 +138,11 @@ def logits(model: LanguageModel, hidden: Tensor) -> Tensor:
     return model.lm_head(hidden)
 
 
+def output_matrix(model: LanguageModel) -> Tensor:
+    """(V, D), what hidden states are multiplied with for `logits`; of a tied model, the embedding."""
+    return model.lm_head.weight
+
+
 def width(model: nn.Module) -> int:
     """D, the size of a hidden state."""
     return int(model.config.hidden_size)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]

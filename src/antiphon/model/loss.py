@@ -9,7 +9,8 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from antiphon.model.attention import Attention
-from antiphon.model.build import LanguageModel, encode, logits
+from antiphon.model.build import LanguageModel, encode, output_matrix
+from antiphon.model.cross_entropy import linear_cross_entropy
 
 IGNORE = -100
 
@@ -40,19 +41,14 @@ def language_modelling(
         model: the network.
         inputs, labels, documents, positions: (B, T) integers; a label of IGNORE asks nothing.
         attention, opened: who may see whom.
-        z_loss: weight of the squared log of the softmax's normaliser, which keeps logits from drifting (Chowdhery et
-            al. 2022, arXiv 2204.02311, section 5).
+        z_loss: as in `linear_cross_entropy`.
     """
     hidden = encode(model, inputs, documents, positions, attention, opened)
     # Indices, not a boolean mask: the gather then has a known size and its backward is a plain scatter.
     asked = (labels.reshape(-1) != IGNORE).nonzero().squeeze(1)
-    scores = logits(model, hidden.reshape(-1, hidden.shape[-1]).index_select(0, asked))
     answers = labels.reshape(-1).index_select(0, asked)
-    scores = scores.float()
-    total = functional.cross_entropy(scores, answers, reduction="sum")
-    if z_loss:
-        total = total + z_loss * scores.logsumexp(-1).square().sum()
-    return Loss(total, int(answers.numel()))
+    states = hidden.reshape(-1, hidden.shape[-1]).index_select(0, asked)
+    return Loss(linear_cross_entropy(states, output_matrix(model), answers, z_loss), int(answers.numel()))
 
 
 class Learner(nn.Module):
