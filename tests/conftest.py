@@ -22,7 +22,7 @@ def prepared(tiny_text: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepa
     """The tiny text as shards, with a tokenizer trained on it."""
     space = tmp_path_factory.mktemp("prepared")
     folder = space / tiny.CORPUS
-    prepare(tiny.corpus(tiny_text), Tokenizer(vocabulary=320), folder, space, 1, lambda facts: None)
+    prepare((tiny.corpus(tiny_text),), Tokenizer(vocabulary=320), folder, space, 1, lambda facts: None)
     return Prepared.open(folder)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from antiphon.data.batches import Batches, TokenBatch
 from antiphon.data.corpus import Corpus
+from antiphon.data.layout import Packing, sources
 from antiphon.data.prepare import Prepared, facts
 from antiphon.data.shards import Shards, Writer
 from antiphon.data.supply import supply
@@ -81,7 +82,7 @@ def pretrain(schedule: str, budget: str | None = "8 steps", changes: Mapping[str
 
 def course(run: Pretrain, prepared: Prepared) -> Course:
     """A run on the tiny corpus, step by step."""
-    return Course(run, CORPUS, supply(facts(prepared.folder), run.batch.block))
+    return Course(run, CORPUS, supply(prepared.folder, [1], Packing.CONTIGUOUS, run.batch.block))
 
 
 def plan(study: Study, prepared: Prepared) -> Plan:
@@ -90,7 +91,7 @@ def plan(study: Study, prepared: Prepared) -> Plan:
 
     known = facts(prepared.folder)
     block = next(iter(study.runs().values())).batch.block
-    return plan(study, CORPUS, known["vocabulary"], supply(known, block), {})
+    return plan(study, CORPUS, known["vocabulary"], supply(prepared.folder, [1], Packing.CONTIGUOUS, block), {})
 
 
 def vocabulary(encoder: Encoder) -> Vocabulary:
@@ -98,9 +99,11 @@ def vocabulary(encoder: Encoder) -> Vocabulary:
     return Vocabulary(encoder.size, encoder.mask, encoder.specials)
 
 
-def batches(prepared: Prepared, rows: int = 4, length: int = 32, seed: int = 0) -> Batches:
-    """The training rows of the tiny corpus."""
-    return Batches(prepared.shards["train"], rows, length, prepared.encoder.pad, seed)
+def batches(prepared: Prepared, rows: int = 4, length: int = 32, seed: int = 0) -> Callable[[int], TokenBatch]:
+    """The training batches of the tiny corpus, by step."""
+    corpora = sources(prepared.shards["train"], [1], Packing.CONTIGUOUS, length, lambda note: None)
+    every = Batches(corpora, length, prepared.encoder.pad, seed)
+    return lambda step: every.take(step * rows * length, rows, length)
 
 
 def shards(folder: Path, encoder: Encoder, documents: list[str]) -> Shards:

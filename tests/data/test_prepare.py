@@ -27,11 +27,11 @@ from tests import tiny
 
 
 def _prepare(corpus: Corpus, folder: Path, tokenizer: Tokenizer | None = None) -> None:
-    preparation.prepare(corpus, tokenizer or Tokenizer(vocabulary=300), folder, folder.parent, 1, lambda facts: None)
+    preparation.prepare((corpus,), tokenizer or Tokenizer(vocabulary=300), folder, folder.parent, 1, lambda facts: None)
 
 
 def _identity(corpus: Corpus, workspace: Path, tokenizer: Tokenizer | None = None) -> str:
-    return preparation.identity(corpus, tokenizer or Tokenizer(vocabulary=300), workspace)
+    return preparation.identity((corpus,), tokenizer or Tokenizer(vocabulary=300), workspace)
 
 
 def test_both_splits_hold_what_was_written(prepared: Prepared) -> None:
@@ -44,7 +44,7 @@ def test_both_splits_hold_what_was_written(prepared: Prepared) -> None:
         expected[split].append(text)
     for split, texts in expected.items():
         stream = np.concatenate(prepared.encoder.encode(texts))
-        shards = prepared.shards[split]
+        (shards,) = prepared.shards[split]
         assert np.array_equal(shards.read(0, shards.tokens), stream)
         facts = preparation.facts(prepared.folder)[split]
         words = sum(len(text.split()) for text in texts)
@@ -72,7 +72,7 @@ def test_a_tokenizer_that_is_brought_is_copied(tiny_text: Path, tokenizer_folder
 
 def test_nothing_may_be_held_out(tiny_text: Path, tmp_path: Path) -> None:
     _prepare(tiny.corpus(tiny_text, validation_share=0.0), tmp_path / "c")
-    assert Prepared.open(tmp_path / "c").shards["validation"].tokens == 0
+    assert Prepared.open(tmp_path / "c").shards["validation"][0].tokens == 0
 
 
 # Identity
@@ -261,7 +261,7 @@ def _peak(text: Path, tokenizer: Path, folder: Path) -> int:
         "from antiphon.data.tokenizer import Tokenizer\n"
         "text, tokenizer, folder = sys.argv[1:]\n"
         "folder = Path(folder)\n"
-        "prepare(Corpus(path=text), Tokenizer(path=tokenizer), folder, folder.parent, 1, lambda facts: None)\n"
+        "prepare([Corpus(path=text)], Tokenizer(path=tokenizer), folder, folder.parent, 1, lambda facts: None)\n"
         # Not getrusage: its maximum is handed down from the process that started this one.
         "lines = Path('/proc/self/status').read_text().splitlines()\n"
         "print(next(line.split()[1] for line in lines if line.startswith('VmHWM')))\n"

@@ -64,7 +64,7 @@ def test_a_large_vocabulary_takes_wider_numbers(tmp_path: Path, prepared: Prepar
     encoder.size = 2**16 + 1
     found = tiny.shards(tmp_path / "s", encoder, ["some text"])
     assert found.manifest["dtype"] == "uint32"
-    assert prepared.shards["train"].manifest["dtype"] == "uint16"
+    assert prepared.shards["train"][0].manifest["dtype"] == "uint16"
     assert np.array_equal(found.read(0, found.tokens), _stream(encoder, ["some text"]))
 
 
@@ -88,7 +88,7 @@ def test_a_folder_without_a_manifest_is_refused(tmp_path: Path, prepared: Prepar
         Shards.open(tmp_path / "s", "tiny")
 
 
-@pytest.mark.parametrize("name", ["tokens-00000.bin", "ends.bin"])
+@pytest.mark.parametrize("name", ["tokens-00000.bin", "ends.bin", "words.bin"])
 def test_a_file_that_is_cut_is_refused(tmp_path: Path, prepared: Prepared, name: str) -> None:
     tiny.shards(tmp_path / "s", prepared.encoder, tiny.texts(0, 3))
     path = tmp_path / "s" / name

@@ -140,7 +140,7 @@ def test_validation_only_observes(prepared: Prepared, tmp_path: Path) -> None:
 
 def test_a_run_without_held_out_text_has_no_validation(tiny_text: Path, tmp_path: Path) -> None:
     corpus = tiny.corpus(tiny_text, validation_share=0.0)
-    prepare(corpus, Tokenizer(vocabulary=300), tmp_path / "c", tmp_path, 1, lambda facts: None)
+    prepare((corpus,), Tokenizer(vocabulary=300), tmp_path / "c", tmp_path, 1, lambda facts: None)
     whole = Prepared.open(tmp_path / "c")
     segment = tiny.stretch(tiny.course(tiny.pretrain("clm", "4 steps"), whole), tmp_path, "run")
     tiny.train(segment, whole)
@@ -200,7 +200,7 @@ def test_a_checkpoint_says_what_it_is(prepared: Prepared, tmp_path: Path) -> Non
 
 def test_tokens_seen_are_the_real_tokens_shown(prepared: Prepared, tmp_path: Path) -> None:
     # Over the end of an epoch, whose last row is padded.
-    shards = prepared.shards["train"]
+    (shards,) = prepared.shards["train"]
     length = 64
     rows = -(-shards.tokens // length)
     assert shards.tokens % length

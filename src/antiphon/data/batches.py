@@ -1,15 +1,14 @@
-"""A batch is a pure function of its step: not of time, workers, ranks or what came before."""
+"""A batch is a pure function of its place in the run: not of time, workers, ranks or what came before."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
+from functools import cached_property
 
 import numpy as np
 
-from antiphon.data.shards import Shards
-from antiphon.draws import generator
+from antiphon.data.layout import Source
+from antiphon.data.order import Turns, permute
 
 PADDING = -1
 
@@ -22,123 +21,144 @@ class TokenBatch:
         tokens: (B, T) int64.
         documents: (B, T) int64, number of the document within the row; PADDING where there is no token.
         positions: (B, T) int64, position within the document, or within the piece of it that lies in this row.
+        words: words presented by these rows. The first p of a document's n tokens present floor(p * w / n) of its w
+            words, so that its pieces together present exactly w.
     """
 
     tokens: np.ndarray
     documents: np.ndarray
     positions: np.ndarray
+    words: int = 0
+
+    @cached_property
+    def count(self) -> int:
+        """Tokens that are not padding."""
+        return int((self.documents != PADDING).sum())
 
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """The rows of a corpus, in an order of its own for each epoch.
+    """The rows of a run, which is an endless stream of blocks of token places (slots).
 
-    The stream of all tokens is cut into rows of T. An epoch shows every row once: the full rows in a keyed order that
-    needs no memory, then the last, shorter one.
+    Each block belongs to one source, by an exact walk over the weights. An epoch of a source shows each of its blocks
+    once, in a keyed order of its own; a last block that is not full comes last. A row takes the next slots of the
+    stream, be it shorter or longer than a block, so the length of rows may change at any point of a run and every token
+    is still shown once an epoch. A piece of a document ends where its block or its row ends.
 
     Attributes:
-        shards: the corpus.
-        rows: B, rows in a batch.
-        length: T, tokens in a row.
-        pad: token id that fills the last row.
-        seed: keys the order.
+        sources: the corpora.
+        block: slots in a block, as in every layout.
+        pad: token id of slots that hold no token.
+        seed: keys the orders.
     """
 
-    shards: Shards
-    rows: int
-    length: int
+    sources: tuple[Source, ...]
+    block: int
     pad: int
     seed: int
 
-    @property
-    def rows_an_epoch(self) -> int:
-        """Rows it takes to show every token once."""
-        return -(-self.shards.tokens // self.length)
-
-    def __call__(self, step: int) -> TokenBatch:
-        """The batch of a step; it may straddle two epochs."""
-        numbers = np.arange(step * self.rows, (step + 1) * self.rows)
-        return self.take(self.order(numbers))
-
-    def order(self, numbers: np.ndarray) -> np.ndarray:
-        """Which row is shown as the n-th since the beginning.
+    def take(self, first: int, rows: int, length: int) -> TokenBatch:
+        """The next rows of the run.
 
         Args:
-            numbers: (N,) non-negative integers.
-
-        Returns:
-            (N,) row indices.
+            first: slots that were shown before, padding included.
+            rows: B.
+            length: T.
         """
-        epochs, places = np.divmod(numbers, self.rows_an_epoch)
-        full = self.shards.tokens // self.length
-        shown = places.copy()
-        for epoch in np.unique(epochs):
-            chosen = (epochs == epoch) & (places < full)
-            shown[chosen] = permute(places[chosen], full, self.seed, int(epoch))
-        return shown
-
-    def take(self, indices: np.ndarray) -> TokenBatch:
-        """Rows by index."""
-        tokens = np.full((len(indices), self.length), self.pad, dtype=np.int64)
+        total = rows * length
+        blocks = np.arange(first // self.block, -(-(first + total) // self.block))
+        owners, indices = self.order(blocks)
+        tokens = np.full(total, self.pad, dtype=np.int64)
         documents = np.full_like(tokens, PADDING)
         positions = np.zeros_like(tokens)
-        ends = self.shards.ends
-        for row, index in enumerate(indices):
-            start = int(index) * self.length
-            stop = min(start + self.length, self.shards.tokens)
-            size = stop - start
-            tokens[row, :size] = self.shards.read(start, stop)
-            # The same type as the index: numpy would copy the whole index to compare it with another.
-            first, last = np.searchsorted(ends, np.array([start, stop - 1], dtype=ends.dtype), side="right")
-            borders = np.concatenate([[0], ends[first:last].astype(np.int64) - start])
-            number = np.searchsorted(borders, np.arange(size), side="right") - 1
-            documents[row, :size] = number
-            positions[row, :size] = np.arange(size) - borders[number]
-        return TokenBatch(tokens, documents, positions)
+        words = 0
+        borders = []
+        for number, source in enumerate(self.sources):
+            mine = np.flatnonzero(owners == number)
+            if not len(mine):
+                continue
+            pieces = source.layout.pieces(indices[mine])
+            begins = blocks[mine][pieces.owners] * self.block + pieces.slots - first
+            places, starts, sizes = _in_rows(begins, pieces.starts, pieces.sizes, total, length)
+            inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            filled = np.repeat(places, sizes) + inside
+            tokens[filled] = source.layout.shards.gather(np.repeat(starts, sizes) + inside)
+            documents[filled] = np.repeat(places, sizes)
+            positions[filled] = inside
+            before, after = np.split(source.layout.shards.words_before(np.concatenate([starts, starts + sizes])), 2)
+            words += int((after - before).sum())
+            borders.append(places)
+        _number(documents, np.sort(np.concatenate(borders)), length)
+        shape = (rows, length)
+        return TokenBatch(tokens.reshape(shape), documents.reshape(shape), positions.reshape(shape), words)
 
-    def tokens_seen(self, step: int) -> int:
-        """Tokens shown in the first `step` steps, padding not counted."""
-        epochs, places = divmod(step * self.rows, self.rows_an_epoch)
-        return epochs * self.shards.tokens + places * self.length
+    def order(self, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which block of which source is shown as the n-th since the beginning.
+
+        Args:
+            blocks: (N,) non-negative integers.
+
+        Returns:
+            owners: (N,) numbers of sources.
+            indices: (N,) indices of blocks in those sources.
+        """
+        owners, counts = self._turns.of(blocks)
+        indices = np.zeros_like(counts)
+        for number, source in enumerate(self.sources):
+            epochs, places = np.divmod(counts, source.layout.blocks)
+            for epoch in np.unique(epochs[owners == number]):
+                shown = (owners == number) & (epochs == epoch)
+                last = shown & (places >= source.layout.full)
+                indices[last] = places[last]
+                shown &= ~last
+                indices[shown] = permute(places[shown], source.layout.full, self.seed, int(epoch), number)
+        return owners, indices
+
+    def tokens_seen(self, slots: int) -> int:
+        """Tokens in the first so many slots: exact for one corpus in contiguous blocks, else what a mean slot holds."""
+        epochs, rest = divmod(slots, self.sources[0].layout.blocks * self.block)
+        return epochs * self.sources[0].layout.shards.tokens + min(rest, self.sources[0].layout.shards.tokens)
+
+    @cached_property
+    def _turns(self) -> Turns:
+        return Turns(tuple(source.weight for source in self.sources))
 
 
-def permute(places: np.ndarray, size: int, seed: int, epoch: int) -> np.ndarray:
-    """A keyed bijection of 0 .. size-1, computed point by point: no array of the permutation is ever made.
-
-    A generalised Feistel network on pairs (left below a, right below b) with a * b just above `size`; the few values
-    that fall outside are walked on until they fall inside (cycle walking).
+def _in_rows(
+    begins: np.ndarray, starts: np.ndarray, sizes: np.ndarray, total: int, length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pieces cut where rows end, without what lies before the first row or after the last.
 
     Args:
-        places: (N,) integers below `size`.
-        size: how many there are.
-        seed, epoch: the key.
+        begins: (P,) slots where the pieces begin, counted from the beginning of the first row.
+        starts: (P,) where they begin in the stream of tokens.
+        sizes: (P,) tokens in them.
+        total, length: slots in all rows and in one.
 
-    Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", sections 3 to 5.
+    Returns:
+        The same three of the cut pieces, in the same order.
     """
-    if size <= 1:
-        return places.copy()
-    lefts = math.isqrt(size - 1) + 1
-    a, b = np.uint64(lefts), np.uint64(-(-size // lefts))
-    values = places.astype(np.uint64)
-    pending = np.arange(len(values))
-    while len(pending):
-        left, right = np.divmod(values[pending], b)
-        for even, odd in _keys(seed, epoch):
-            left = (left + _mix(right ^ even) % a) % a
-            right = (right + _mix(left ^ odd) % b) % b
-        values[pending] = left * b + right
-        pending = pending[values[pending] >= np.uint64(size)]
-    return values.astype(places.dtype)
+    low, high = np.maximum(begins, 0), np.minimum(begins + sizes, total)
+    kept = low < high
+    begins, starts, low, high = begins[kept], starts[kept], low[kept], high[kept]
+    first = low // length
+    times = (high - 1) // length - first + 1
+    which = np.repeat(np.arange(len(times)), times)
+    rows = first[which] + np.arange(len(which)) - np.repeat(np.cumsum(times) - times, times)
+    low = np.maximum(low[which], rows * length)
+    high = np.minimum(high[which], (rows + 1) * length)
+    return low, starts[which] + low - begins[which], high - low
 
 
-@functools.lru_cache(maxsize=16)
-def _keys(seed: int, epoch: int) -> np.ndarray:
-    """(3, 2) uint64: the keys of the rounds, kept because every step asks for them."""
-    return generator(seed, "rows", epoch).integers(0, 2**64, size=(3, 2), dtype=np.uint64)
+def _number(documents: np.ndarray, borders: np.ndarray, length: int) -> None:
+    """Replace the slot where a document begins by the document's number within its row.
 
-
-def _mix(values: np.ndarray) -> np.ndarray:
-    # The finaliser of splitmix64 (Steele et al. 2014): every input bit reaches every output bit.
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    Args:
+        documents: (B * T,) the slot where each token's document begins, or PADDING; changed in place.
+        borders: all those slots, sorted.
+        length: T.
+    """
+    rows = borders // length
+    numbers = np.arange(len(borders)) - np.searchsorted(rows, rows)
+    real = documents != PADDING
+    documents[real] = numbers[np.searchsorted(borders, documents[real])]

@@ -7,11 +7,11 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from antiphon.config import Config, UserError, fingerprint
 from antiphon.data import docstrings
@@ -28,20 +28,39 @@ class Corpus(Config):
 
     Attributes:
         path: "pocket" (the documentation of the installed libraries), a file, or a folder searched for
-            .txt, .jsonl, .jsonl.gz, .jsonl.zst and .parquet files.
-        text_field: the field or column that holds the text, for jsonl and parquet.
+            .txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet and .arrow files. What `datasets` saved with `save_to_disk` is
+            such a folder.
+        text_field: the field or column that holds the text, for all but .txt.
         validation_share: share of documents kept out of training for the validation loss, chosen by a hash of the text.
             The pocket corpus has its own split, by module.
+        weight: in a mixture of corpora, its share of what is shown, in blocks, relative to the others' weights.
     """
 
     path: str = POCKET
     text_field: str = "text"
     validation_share: float = Field(default=0.02, ge=0, lt=0.5)
+    weight: int = Field(default=1, ge=1, le=10_000)
 
     @model_validator(mode="before")
     @classmethod
     def _from_path(cls, data: Any) -> Any:
         return {"path": data} if isinstance(data, str) else data
+
+
+def _several(data: Any) -> Any:
+    return (data,) if isinstance(data, str | Mapping | Corpus) else data
+
+
+def _distinct(corpora: tuple[Corpus, ...]) -> tuple[Corpus, ...]:
+    places = [(corpus.path, corpus.text_field) for corpus in corpora]
+    for place in places:
+        if places.count(place) > 1:
+            raise ValueError(f"corpus {place[0]!r} is listed {places.count(place)} times; list it once, with a weight")
+    return corpora
+
+
+Corpora = Annotated[tuple[Corpus, ...], BeforeValidator(_several), Field(min_length=1), AfterValidator(_distinct)]
+"""One corpus or a mixture of several. A single path or mapping stands for one."""
 
 
 def documents(corpus: Corpus, cache: Path) -> Iterator[tuple[str, str]]:
@@ -74,6 +93,7 @@ def files(corpus: Corpus) -> list[Path]:
         found = [root]
     elif root.is_dir():
         found = sorted(path for path in root.rglob("*") if path.is_file() and _suffix(path) in _READERS)
+        found = [path for path in found if path.suffix != ".arrow" or _belongs(path)]
     else:
         raise UserError(
             f"corpus {corpus.path!r}: no such file or folder. Give a path, or 'pocket' for the built-in corpus."
@@ -90,7 +110,7 @@ def revision(corpus: Corpus, checksums: Callable[[Path], str]) -> str:
         corpus: what would be read.
         checksums: gives a file's checksum (possibly remembered).
     """
-    facts = corpus.model_dump(exclude={"path"})
+    facts = corpus.model_dump(exclude={"path", "weight"})
     if corpus.path == POCKET:
         return fingerprint(POCKET, docstrings.manifest())
     root = Path(corpus.path).expanduser()
@@ -156,18 +176,57 @@ def _read_parquet(path: Path, field: str) -> Iterator[str]:
 
     try:
         with parquet.ParquetFile(path) as table:
-            if field not in table.schema_arrow.names:
-                raise UserError(
-                    f"{path}: no column {field!r}; it has {', '.join(map(repr, table.schema_arrow.names))}. "
-                    "Name the right one with --set pretrain.corpus.text_field=NAME."
-                )
+            _check_column(path, field, table.schema_arrow.names)
             for batch in table.iter_batches(batch_size=1024, columns=[field]):
-                for text in batch.column(0).to_pylist():
-                    if not isinstance(text, str):
-                        raise UserError(f"{path}: column {field!r} holds {text!r}, which is not text.")
-                    yield text
+                yield from _texts(path, field, batch.column(0))
     except ArrowException as error:
         raise UserError(f"{path}: not a readable parquet file ({error}).") from None
+
+
+def _read_arrow(path: Path, field: str) -> Iterator[str]:
+    import pyarrow
+    from pyarrow import ipc
+
+    try:
+        with pyarrow.memory_map(str(path)) as source:
+            try:
+                batches: Any = ipc.open_stream(source)
+            except pyarrow.ArrowInvalid:
+                source.seek(0)
+                table = ipc.open_file(source)
+                batches = (table.get_batch(number) for number in range(table.num_record_batches))
+                names = table.schema.names
+            else:
+                names = batches.schema.names
+            _check_column(path, field, names)
+            for batch in batches:
+                yield from _texts(path, field, batch.column(field))
+    except pyarrow.ArrowException as error:
+        raise UserError(f"{path}: not a readable Arrow file ({error}).") from None
+
+
+def _belongs(path: Path) -> bool:
+    """Whether an Arrow file is data: beside a saved data set there may be leftovers of its making."""
+    state = path.parent / "state.json"
+    if not state.is_file():
+        return True
+    files = json.loads(state.read_text(encoding="utf-8")).get("_data_files", [])
+    return path.name in [file["filename"] for file in files]
+
+
+def _check_column(path: Path, field: str, names: list[str]) -> None:
+    if field not in names:
+        raise UserError(
+            f"{path}: no column {field!r}; it has {', '.join(map(repr, names))}. "
+            "Name the right one with --set pretrain.corpus.text_field=NAME."
+        )
+
+
+def _texts(path: Path, field: str, column: Any) -> Iterator[str]:
+    for text in column.to_pylist():
+        if not isinstance(text, str):
+            raise UserError(f"{path}: column {field!r} holds {text!r}, which is not text.")
+        yield text
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -210,6 +269,7 @@ _READERS: dict[str, Callable[[Path, str], Iterator[str]]] = {
     ".jsonl.gz": _read_jsonl,
     ".jsonl.zst": _read_jsonl,
     ".parquet": _read_parquet,
+    ".arrow": _read_arrow,
 }
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from antiphon.config import UserError, fingerprint
-from antiphon.data import corpus as corpora
+from antiphon.data import corpus as texts
 from antiphon.data import docstrings
 from antiphon.data import tokenizer as tokenizers
 from antiphon.data.corpus import Corpus
@@ -19,6 +19,7 @@ from antiphon.data.tokenizer import FILES, Encoder, Tokenizer
 from antiphon.files import checksum, new_directory, write_json
 
 SPLITS = ("train", "validation")
+COUNTS = ("documents", "empty", "tokens", "words")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +29,12 @@ class Prepared:
     Attributes:
         folder: where it lies.
         encoder: its tokenizer.
-        shards: the shards of each split.
+        shards: of each split, the shards of every corpus.
     """
 
     folder: Path
     encoder: Encoder
-    shards: dict[str, Shards]
+    shards: dict[str, tuple[Shards, ...]]
 
     @classmethod
     def open(cls, folder: Path) -> Prepared:
@@ -42,9 +43,8 @@ class Prepared:
         Raises:
             UserError: something is missing or does not belong together.
         """
-        tokenizer = folder / "tokenizer"
-        hashed = checksum(tokenizer / FILES[0]) if (tokenizer / FILES[0]).is_file() else ""
-        return cls(folder, Encoder(tokenizer), {name: Shards.open(folder / name, hashed) for name in SPLITS})
+        shards = {split: open_shards(folder, split) for split in SPLITS}
+        return cls(folder, Encoder(folder / "tokenizer"), shards)
 
     @property
     def tokenizer_files(self) -> list[Path]:
@@ -52,12 +52,29 @@ class Prepared:
         return [self.folder / "tokenizer" / name for name in FILES]
 
 
-def identity(corpus: Corpus, tokenizer: Tokenizer, workspace: Path) -> str:
-    """The prepared corpus's identity: contents of the text, settings, tokenizer; not the place on disk."""
+def open_shards(folder: Path, split: str) -> tuple[Shards, ...]:
+    """The shards of every corpus in a prepared folder, without its tokenizer.
+
+    Raises:
+        UserError: something is missing or does not belong together.
+    """
+    tokenizer = folder / "tokenizer" / FILES[0]
+    hashed = checksum(tokenizer) if tokenizer.is_file() else ""
+    number = facts(folder).get("corpora", 1)
+    return tuple(Shards.open(folder / _name(split, index), hashed) for index in range(number))
+
+
+def _name(split: str, index: int) -> str:
+    return f"{split}-{index}" if index else split
+
+
+def identity(corpora: Sequence[Corpus], tokenizer: Tokenizer, workspace: Path) -> str:
+    """The prepared corpora's identity: contents of the text, settings, tokenizer; neither place on disk nor weights."""
     remembered = Checksums(workspace / "corpora" / "checksums.json")
-    revision = corpora.revision(corpus, remembered)
+    revisions = [texts.revision(corpus, remembered) for corpus in corpora]
     remembered.save()
     # The number is the version of what is made here, tokenizers included.
+    revision = revisions[0] if len(revisions) == 1 else revisions
     return fingerprint("corpus", 2, revision, tokenizers.revision(tokenizer))
 
 
@@ -67,31 +84,33 @@ def facts(folder: Path) -> dict[str, Any]:
 
 
 def prepare(
-    corpus: Corpus,
+    corpora: Sequence[Corpus],
     tokenizer: Tokenizer,
     folder: Path,
     workspace: Path,
     workers: int,
     progress: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Tokenize a corpus into shards; does nothing when `folder` is there already.
+    """Tokenize corpora into shards, each into its own, with one tokenizer; does nothing when `folder` is there already.
 
     Args:
-        corpus, tokenizer: what to prepare.
+        corpora, tokenizer: what to prepare. A tokenizer that is trained reads the same number of characters of each
+            corpus, as far as it goes, whatever its weight.
         folder: the result.
         workspace: where the pocket corpus keeps its passages.
         workers: processes for reading the pocket corpus.
         progress: told now and then what has been done.
 
     Raises:
-        UserError: the corpus is empty or unreadable; nothing is left behind.
+        UserError: a corpus is empty or unreadable; nothing is left behind.
     """
     if folder.is_dir():
         return
     passages = workspace / docstrings.FOLDER
     with new_directory(folder) as work:
         target = work / "tokenizer"
-        if corpus.path == corpora.POCKET:
+        pocket = any(corpus.path == texts.POCKET for corpus in corpora)
+        if pocket:
             # Here, in the main thread, which alone can start processes that are deaf to Ctrl-C: a tokenizer that is
             # trained asks for its texts from a thread of its own.
             progress({"note": "reading the docstrings of the installed libraries"})
@@ -102,29 +121,59 @@ def prepare(
                 (target / name).write_bytes((Path(tokenizer.path).expanduser() / name).read_bytes())
         else:
             progress({"note": "reading text and training the tokenizer"})
-            texts = (text for text, split in corpora.documents(corpus, passages) if split == "train")
-            tokenizers.train(tokenizer, texts, target)
+            tokenizers.train(tokenizer, _even([_training_texts(corpus, passages) for corpus in corpora]), target)
         encoder = Encoder(target)
-        hashed = checksum(target / FILES[0])
-        source = docstrings.manifest() if corpus.path == corpora.POCKET else {}
+        totals = [_tokenize(work, corpora, number, encoder, passages, progress) for number in range(len(corpora))]
         described = {
-            "source": source,
-            "tokenizer_hash": hashed,
-            "corpus": corpus.model_dump(mode="json", exclude={"path"}),
+            "source": docstrings.manifest() if pocket else {},
+            "tokenizer_hash": checksum(target / FILES[0]),
             "vocabulary": encoder.size,
+            "corpora": len(corpora),
         }
-        with contextlib.ExitStack() as stack:
-            writers = {name: stack.enter_context(Writer(work / name, encoder)) for name in SPLITS}
-            for group in batched(corpora.documents(corpus, passages)):
-                for name, writer in writers.items():
-                    writer.add([text for text, split in group if split == name])
-                done = sum(writer.words for writer in writers.values())
-                progress({"note": f"tokenizing: {done:,} words"})
-            _check(corpus, writers)
-            for name, writer in writers.items():
-                writer.close({"tokenizer_hash": hashed})
-                described[name] = {key: getattr(writer, key) for key in ("documents", "empty", "tokens", "words")}
+        for split in SPLITS:
+            described[split] = {key: sum(total[split][key] for total in totals) for key in COUNTS}
         write_json(work / MANIFEST, described)
+
+
+def _tokenize(
+    work: Path,
+    corpora: Sequence[Corpus],
+    number: int,
+    encoder: Encoder,
+    passages: Path,
+    progress: Callable[[dict[str, Any]], None],
+) -> dict[str, dict[str, int]]:
+    """Write the shards of one corpus; returns the counts of each split."""
+    corpus = corpora[number]
+    name = f" of {corpus.path}" if len(corpora) > 1 else ""
+    with contextlib.ExitStack() as stack:
+        writers = {split: stack.enter_context(Writer(work / _name(split, number), encoder)) for split in SPLITS}
+        for group in batched(texts.documents(corpus, passages)):
+            for split, writer in writers.items():
+                writer.add([text for text, its in group if its == split])
+            progress({"note": f"tokenizing: {sum(writer.words for writer in writers.values()):,} words{name}"})
+        _check(corpus, writers)
+        for writer in writers.values():
+            described = corpus.model_dump(mode="json", exclude={"path", "weight"})
+            writer.close({"tokenizer_hash": checksum(work / "tokenizer" / FILES[0]), "corpus": described})
+    return {split: {key: getattr(writer, key) for key in COUNTS} for split, writer in writers.items()}
+
+
+def _training_texts(corpus: Corpus, passages: Path) -> Iterator[str]:
+    return (text for text, split in texts.documents(corpus, passages) if split == "train")
+
+
+def _even(streams: list[Iterator[str]]) -> Iterator[str]:
+    """The texts of all streams, always of the one that has given the fewest characters."""
+    given = dict.fromkeys(range(len(streams)), 0)
+    while given:
+        number = min(given, key=lambda index: given[index])
+        text = next(streams[number], None)
+        if text is None:
+            del given[number]
+        else:
+            given[number] += len(text)
+            yield text
 
 
 def _check(corpus: Corpus, writers: Mapping[str, Writer]) -> None:

@@ -7,7 +7,6 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +20,8 @@ MANIFEST = "manifest.json"
 TOKENS_A_SHARD = 2**27
 DOCUMENTS_AT_ONCE = 1024
 CHARACTERS_AT_ONCE = 4_000_000
+GROUP = 64
+GROUPS_AT_ONCE = 2**14
 
 
 class Writer:
@@ -143,7 +144,8 @@ class Shards:
                 f"this one has {tokenizer_hash[:12]}). Run `antiphon prepare` with this tokenizer."
             )
         sizes = {name: size * np.dtype(manifest["dtype"]).itemsize for name, size in manifest["shards"]}
-        for name, expected in {**sizes, "ends.bin": manifest["documents"] * 8}.items():
+        documents = manifest["documents"]
+        for name, expected in {**sizes, "ends.bin": documents * 8, "words.bin": documents * 4}.items():
             # A look at the size costs nothing; the checksums are for who doubts the bytes.
             found = (folder / name).stat().st_size if (folder / name).is_file() else 0
             if found != expected:
@@ -158,15 +160,20 @@ class Shards:
         """Tokens in all documents, [BOS] and [EOS] included."""
         return self.manifest["tokens"]
 
+    @property
+    def words(self) -> int:
+        """Words in all documents."""
+        return self.manifest["words"]
+
     @cached_property
     def ends(self) -> np.ndarray:
         """(documents,) uint64: where each document ends in the stream of all tokens."""
-        return np.memmap(self.folder / "ends.bin", dtype=np.uint64, mode="r")
+        return mapped(self.folder / "ends.bin", np.dtype(np.uint64))
 
     @cached_property
     def _maps(self) -> list[np.ndarray]:
-        names = [name for name, _ in self.manifest["shards"]]
-        return [np.memmap(self.folder / name, dtype=self.manifest["dtype"], mode="r") for name in names]
+        dtype = np.dtype(self.manifest["dtype"])
+        return [mapped(self.folder / name, dtype) for name, _ in self.manifest["shards"]]
 
     @cached_property
     def _starts(self) -> np.ndarray:
@@ -175,11 +182,59 @@ class Shards:
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """(stop - start,) int64: a stretch of the stream of all tokens."""
-        pieces = []
-        first = int(np.searchsorted(self._starts, start, side="right")) - 1
-        for index in islice(range(len(self._maps)), first, None):
-            offset = int(self._starts[index])
-            if offset >= stop:
-                break
-            pieces.append(self._maps[index][max(start - offset, 0) : stop - offset])
-        return np.concatenate(pieces).astype(np.int64) if pieces else np.zeros(0, np.int64)
+        return self.gather(np.arange(start, stop))
+
+    def gather(self, places: np.ndarray) -> np.ndarray:
+        """(N,) int64: the tokens at these places of the stream of all tokens, (N,) int64, in any order."""
+        found = np.zeros(len(places), dtype=np.int64)
+        files = np.searchsorted(self._starts, places, side="right") - 1
+        for number in np.unique(files):
+            chosen = files == number
+            found[chosen] = self._maps[number][places[chosen] - self._starts[number]]
+        return found
+
+    def words_before(self, places: np.ndarray) -> np.ndarray:
+        """Words that the stream of all tokens presents before each place of it.
+
+        The first p of a document's n tokens present floor(p * w / n) of its w words.
+
+        Args:
+            places: (N,) int64, up to the number of all tokens.
+
+        Returns:
+            (N,) int64.
+        """
+        documents = np.searchsorted(self.ends, places.astype(np.uint64), side="right")
+        over = documents == len(self.ends)
+        inside = np.where(over, 0, documents)
+        starts = np.where(inside > 0, self.ends[np.maximum(inside - 1, 0)], 0).astype(np.int64)
+        sizes = self.ends[inside].astype(np.int64) - starts
+        part = (places - starts) * self._words[inside].astype(np.int64) // sizes
+        return self._words_of_first(documents) + np.where(over, 0, part)
+
+    @cached_property
+    def _words(self) -> np.ndarray:
+        return mapped(self.folder / "words.bin", np.dtype(np.uint32))
+
+    @cached_property
+    def _sums(self) -> np.ndarray:
+        """(documents / GROUP + 1,) int64: words before every GROUP-th document, which memory has room for."""
+        sums = [np.zeros(1, np.int64)]
+        for first in range(0, len(self._words), GROUP * GROUPS_AT_ONCE):
+            part = self._words[first : first + GROUP * GROUPS_AT_ONCE]
+            sums.append(np.add.reduceat(part, np.arange(0, len(part), GROUP), dtype=np.int64))
+        return np.cumsum(np.concatenate(sums))
+
+    def _words_of_first(self, documents: np.ndarray) -> np.ndarray:
+        """(N,) int64: words of the first so many documents."""
+        asked, back = np.unique(documents, return_inverse=True)
+        groups = asked // GROUP
+        others = groups[:, None] * GROUP + np.arange(GROUP)
+        words = self._words[np.minimum(others, len(self._words) - 1)]
+        return (self._sums[groups] + np.where(others < asked[:, None], words, 0).sum(1, dtype=np.int64))[back]
+
+
+def mapped(path: Path, dtype: np.dtype) -> np.ndarray:
+    """(size,) array of a file's numbers, read when they are looked at."""
+    # An empty file cannot be mapped. A plain array over the map is indexed faster than the map itself.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if path.stat().st_size else np.zeros(0, dtype)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from antiphon.data.batches import Batches
+from antiphon.data.layout import Packing, sources
 from antiphon.data.prepare import Prepared
 from antiphon.pretrain.config import Course
 from antiphon.pretrain.objective import LMBatch, Vocabulary
@@ -13,13 +12,15 @@ from antiphon.pretrain.objective import LMBatch, Vocabulary
 def held_out_batches(course: Course, prepared: Prepared) -> dict[str, list[LMBatch]]:
     """The held-out rows, asked by each objective with masks that never change; empty when nothing is held out."""
     settings = course.run.validation
-    shards = prepared.shards["validation"]
-    if not shards.tokens or not settings.points:
+    # In contiguous rows, however the training rows are packed: runs of any packing have the same held-out rows.
+    split = [shards for shards in prepared.shards["validation"] if shards.tokens]
+    if not split or not settings.points:
         return {}
     encoder = prepared.encoder
-    every = Batches(shards, settings.rows, course.run.batch.block, encoder.pad, 0)
-    rows = min(settings.rows, every.rows_an_epoch)
-    batch = dataclasses.replace(every, rows=rows)(0)
+    block = course.run.batch.block
+    corpora = sources(split, [1] * len(split), Packing.CONTIGUOUS, block, lambda note: None)
+    rows = min(settings.rows, sum(corpus.layout.blocks for corpus in corpora))
+    batch = Batches(corpora, block, encoder.pad, 0).take(0, rows, block)
     vocabulary = Vocabulary(encoder.size, encoder.mask, encoder.specials)
     held_out = {}
     for schedule in settings.objectives:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from antiphon.config import UserError
 from antiphon.data.batches import Batches
+from antiphon.data.layout import Packing, sources
 from antiphon.data.prepare import Prepared
 from antiphon.machine import Machine
 from antiphon.model import build
@@ -90,7 +91,10 @@ class _Trainer:
         encoder = prepared.encoder
         self.vocabulary = Vocabulary(encoder.size, encoder.mask, encoder.specials)
         shape = course.run.batch
-        self.batches = Batches(prepared.shards["train"], course.rows(0), shape.block, encoder.pad, course.run.seed)
+        corpora = sources(
+            prepared.shards["train"], [course.run.corpus.weight], Packing.CONTIGUOUS, shape.block, lambda note: None
+        )
+        self.batches = Batches(corpora, shape.block, encoder.pad, course.run.seed)
         self.device = parallel.device(machine)
         self.precision = parallel.precision(machine)
         origin, self.step = newest(segment)
@@ -135,9 +139,13 @@ class _Trainer:
     def micro_batches(self, step: int) -> list[LMBatch]:
         """This rank's micro-batches of a step: the objective sees the whole batch, then it is divided."""
         objective = self.course.span(step).at(step)
-        parts = objective(self.batches(step), self.vocabulary, self.course.run.seed, step)
+        batch = self.batches.take(self.course.first(step), self.course.rows(step), self.course.length(step))
+        parts = objective(batch, self.vocabulary, self.course.run.seed, step)
         mine = [part.rows(self.ranks.share(len(part.inputs))) for part in parts]
         return _divided(mine, self.machine.micro_batch_rows)
+
+    def tokens_seen(self, step: int) -> int:
+        return self.batches.tokens_seen(int(self.course.pace.slots[step]))
 
     def loss(self, model: nn.Module, micro: LMBatch) -> Loss:
         assert isinstance(model, build.LanguageModel)
@@ -174,8 +182,8 @@ class _Trainer:
 
     def report(self, done: Progress, objective: str, validation: dict[str, float]) -> None:
         now = time.monotonic()
-        tokens = self.batches.tokens_seen(done.step)
-        speed = (tokens - self.batches.tokens_seen(self.reported_step)) / max(now - self.reported_at, 1e-9)
+        tokens = self.tokens_seen(done.step)
+        speed = (tokens - self.tokens_seen(self.reported_step)) / max(now - self.reported_at, 1e-9)
         line = {
             "step": done.step,
             "tokens_seen": tokens,
@@ -212,7 +220,7 @@ class _Trainer:
             "identity": self.course.identity(step),
             "step": step,
             "steps": self.course.steps,
-            "tokens_seen": self.batches.tokens_seen(step),
+            "tokens_seen": self.tokens_seen(step),
             "words_seen": round(self.course.words(step)),
             "pretrain": self.course.run.model_dump(mode="json"),
             "corpus": self.prepared.folder.name,

@@ -14,6 +14,7 @@ from antiphon.config import UserError, nearest
 from antiphon.data import docstrings
 from antiphon.data import prepare as preparation
 from antiphon.data.corpus import POCKET
+from antiphon.data.layout import Packing
 from antiphon.data.supply import supply
 from antiphon.files import write_json, write_text
 from antiphon.finetune import catalog
@@ -100,7 +101,7 @@ def prepare(study: Study, space: Workspace, console: Console) -> None:
 
 def _prepare_corpus(study: Study, space: Workspace, console: Console) -> None:
     pretrain = next(iter(study.runs().values()))
-    identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
+    identity = preparation.identity((pretrain.corpus,), pretrain.tokenizer, space.root)
     folder = space.corpus(identity)
     if folder.is_dir():
         return
@@ -112,7 +113,8 @@ def _prepare_corpus(study: Study, space: Workspace, console: Console) -> None:
             _say(console, f"  {facts['note']}")
             last[0] = time.monotonic()
 
-    preparation.prepare(pretrain.corpus, pretrain.tokenizer, folder, space.root, launch.workers(study.machine), say)
+    workers = launch.workers(study.machine)
+    preparation.prepare((pretrain.corpus,), pretrain.tokenizer, folder, space.root, workers, say)
     facts = preparation.facts(folder)
     for split in preparation.SPLITS:
         part = facts[split]
@@ -144,7 +146,7 @@ def report(study: Study, space: Workspace, console: Console, command: str) -> No
 def status(study: Study, space: Workspace, console: Console) -> None:
     """Say what is done and what is not."""
     pretrain = next(iter(study.runs().values()))
-    if not space.corpus(preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)).is_dir():
+    if not space.corpus(preparation.identity((pretrain.corpus,), pretrain.tokenizer, space.root)).is_dir():
         _say(console, f"study {study.name}: not begun; its corpus {pretrain.corpus.path!r} is not prepared")
         return
     found = planned(study, space)
@@ -193,7 +195,7 @@ def _reading(found: Plan, name: str) -> Reading:
 
 def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
     pretrain = next(iter(study.runs().values()))
-    identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
+    identity = preparation.identity((pretrain.corpus,), pretrain.tokenizer, space.root)
     folder = space.corpus(identity)
     if not folder.is_dir():
         raise UserError(
@@ -202,7 +204,7 @@ def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
         )
     facts = preparation.facts(folder)
     data = revision(study.finetune.tasks, study.finetune.data, space.root)
-    held = supply(facts, pretrain.batch.block)
+    held = supply(folder, [pretrain.corpus.weight], Packing.CONTIGUOUS, pretrain.batch.block)
     return make_plan(study, identity, int(facts["vocabulary"]), held, data), facts
 
 

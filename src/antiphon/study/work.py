@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from antiphon.data.prepare import Prepared, facts
+from antiphon.data.layout import Packing
+from antiphon.data.prepare import Prepared
 from antiphon.data.supply import supply
 from antiphon.finetune.run import finetune
 from antiphon.machine import Machine
@@ -40,7 +41,9 @@ def execute(work: PretrainWork | ScoreWork, machine: Machine, report: Report, st
 def _pretrain(work: PretrainWork, machine: Machine, report: Report, stopped: Callable[[], bool]) -> None:
     space = Workspace(work.workspace)
     folder = space.corpus(work.corpus)
-    course = Course(work.run, work.corpus, supply(facts(folder), work.run.batch.block))
+    course = Course(
+        work.run, work.corpus, supply(folder, [work.run.corpus.weight], Packing.CONTIGUOUS, work.run.batch.block)
+    )
     segment = Segment(
         course,
         work.start,
