@@ -7,23 +7,31 @@ attention. A mask that is ignored, shifted or added as a boolean fails here.
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as functional
 from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_mask, flex_attention
 
 from antiphon.data.batches import PADDING, TokenBatch
 from antiphon.draws import generator
 from antiphon.model import build
 from antiphon.model.attention import Attention, Kernel, choose_kernel, kernel_mask, visible
+from antiphon.model.packed import borders, pieces
 from antiphon.model.presets import Model
 from antiphon.train.parallel import autocast
 from tests import tiny
 
+# FlexAttention has no backward pass on CPU and is slow without compilation; it has a test of its own.
+KERNELS = (Kernel.SDPA, Kernel.MATMUL, Kernel.DOCUMENTS, Kernel.FLASH)
 WAYS = [
     pytest.param(attention, kernel, precision, id=f"{attention.value}-{kernel.value}-{str(precision)[6:]}")
-    for attention, kernel, precision in itertools.product(Attention, Kernel, (torch.float32, torch.bfloat16))
+    for attention, kernel, precision in itertools.product(Attention, KERNELS, (torch.float32, torch.bfloat16))
+    # Flash attention leaves PREFIX to FlexAttention.
+    if not (attention is Attention.PREFIX and kernel is Kernel.FLASH)
 ]
 CPU = torch.device("cpu")
 
@@ -36,6 +44,32 @@ LAYOUTS = {
     "mixed": [[24], [10, 14], [3, 2, 5], [1] * 24],
 }
 LENGTH = 24
+
+
+def flash_in_words(
+    query: Tensor, key: Tensor, value: Tensor, borders: Tensor, longest: int, causal: bool, scale: float
+) -> Tensor:
+    """What flash attention for documents of any length computes, on any device."""
+    assert query.dtype is key.dtype is value.dtype
+    assert query.shape == key.shape == value.shape
+    assert borders.dtype is torch.int32
+    ends = borders.tolist()
+    assert ends[0] == 0
+    assert ends[-1] == len(query)
+    outputs = []
+    for start, stop in itertools.pairwise(ends):
+        assert 0 <= stop - start <= longest
+        if stop > start:
+            one, two, three = (part[start:stop].transpose(0, 1) for part in (query, key, value))
+            made = functional.scaled_dot_product_attention(one, two, three, is_causal=causal, scale=scale)
+            outputs.append(made.transpose(0, 1))
+    return torch.cat(outputs)
+
+
+@pytest.fixture(autouse=True)
+def _flash(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All but the call of the kernel itself, which needs CUDA, is tested here.
+    monkeypatch.setattr(build, "flash_kernel", lambda: flash_in_words)
 
 
 @pytest.fixture(scope="module")
@@ -189,15 +223,17 @@ def test_the_kernels_agree_in_their_gradients(network: build.LanguageModel, layo
     batch = tiny.token_batch(LAYOUTS[layout], LENGTH)
     real = torch.from_numpy(batch.documents != PADDING)
     gradients: list[list[Tensor]] = []
-    for kernel in Kernel:
+    kernels = [kernel for kernel in KERNELS if (attention, kernel) != (Attention.PREFIX, Kernel.FLASH)]
+    for kernel in kernels:
         build.use_kernel(network, kernel)
         network.zero_grad()
         states = build.encode(network, *_tensors(batch), attention, _opened(batch, attention))
         states[real].square().sum().backward()
         gradients.append([parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None])
     network.zero_grad()
-    for one, other in zip(*gradients, strict=True):
-        assert float((one - other).abs().max()) < 1e-4 * max(1.0, float(one.abs().max()))
+    for others in gradients[1:]:
+        for one, other in zip(gradients[0], others, strict=True):
+            assert float((one - other).abs().max()) < 1e-4 * max(1.0, float(one.abs().max()))
 
 
 # The masks themselves
@@ -225,7 +261,7 @@ def test_a_row_of_one_document_needs_no_mask_but_only_for_sdpa(attention: Attent
     assert kernel_mask(packed, attention, Kernel.SDPA, torch.float32) is not None
     added = kernel_mask(whole, attention, Kernel.MATMUL, torch.float32)
     # The matmul form adds its mask to the scores, so that a boolean one would be wrong without a word.
-    assert added is not None
+    assert isinstance(added, Tensor)
     assert added.dtype == torch.float32
     assert set(added.unique().tolist()) <= {0.0, torch.finfo(torch.float32).min}
 
@@ -233,7 +269,7 @@ def test_a_row_of_one_document_needs_no_mask_but_only_for_sdpa(attention: Attent
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 def test_the_added_mask_is_finite_in_its_precision(precision: torch.dtype) -> None:
     mask = kernel_mask(torch.tensor([[0, 0, 1]]), Attention.CAUSAL, Kernel.MATMUL, precision)
-    assert mask is not None
+    assert isinstance(mask, Tensor)
     assert mask.dtype == precision
     assert torch.isfinite(mask).all()
 
@@ -242,9 +278,11 @@ def test_the_added_mask_is_finite_in_its_precision(precision: torch.dtype) -> No
     ("device", "precision", "length", "kernel"),
     [
         ("cpu", torch.bfloat16, 128, Kernel.MATMUL),
-        ("cpu", torch.bfloat16, 1024, Kernel.SDPA),
+        ("cpu", torch.bfloat16, 1024, Kernel.DOCUMENTS),
         ("cpu", torch.float32, 128, Kernel.SDPA),
-        ("cuda", torch.bfloat16, 128, Kernel.SDPA),
+        ("cpu", torch.float32, 1024, Kernel.DOCUMENTS),
+        ("cuda", torch.bfloat16, 128, Kernel.FLASH),
+        ("cuda", torch.float32, 2048, Kernel.SDPA),
     ],
 )
 def test_the_kernel_is_chosen_by_device_precision_and_length(
@@ -263,3 +301,73 @@ def test_a_mask_that_is_ignored_would_be_noticed(network: build.LanguageModel, m
     before = hidden(network, batch, Attention.BIDIRECTIONAL, Kernel.SDPA, torch.float32)
     after = hidden(network, perturbed(batch, 0, 3), Attention.BIDIRECTIONAL, Kernel.SDPA, torch.float32)
     assert not torch.equal(before[0, 9:], after[0, 9:])
+
+
+def test_the_last_layer_may_leave_out_places(network: build.LanguageModel) -> None:
+    batch = tiny.token_batch(LAYOUTS["mixed"], LENGTH)
+    asked = torch.tensor([0, 5, 24, 30, 47, 95])
+    for attention, kernel in itertools.product((Attention.CAUSAL, Attention.BIDIRECTIONAL), KERNELS):
+        build.use_kernel(network, kernel)
+        whole = build.encode(network, *_tensors(batch), attention).flatten(0, 1)[asked]
+        some = build.encode(network, *_tensors(batch), attention, asked=asked)
+        assert torch.allclose(whole, some, atol=1e-5)
+        weight = network.get_parameter("model.layers.0.self_attn.q_proj.weight")
+        (one,) = torch.autograd.grad(whole.square().sum(), [weight])
+        (other,) = torch.autograd.grad(some.square().sum(), [weight])
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4 * float(one.abs().max()))
+
+
+# FlexAttention and the borders of documents
+
+
+@pytest.mark.parametrize("attention", Attention)
+def test_the_blocks_hold_the_same_rule(attention: Attention) -> None:
+    batch = tiny.token_batch(LAYOUTS["mixed"], LENGTH)
+    documents = torch.from_numpy(batch.documents)
+    blocks = kernel_mask(documents, attention, Kernel.FLEX, torch.float32, _opened(batch, attention))
+    assert isinstance(blocks, BlockMask)
+    rule = create_mask(blocks.mask_mod, len(documents), None, LENGTH, LENGTH, device="cpu")
+    assert torch.equal(rule, visible(documents, attention, _opened(batch, attention)))
+
+
+@pytest.mark.parametrize("kernel", [Kernel.FLASH, Kernel.FLEX])
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_prefix_is_computed_by_blocks(
+    network: build.LanguageModel, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plain(
+        query: Tensor, key: Tensor, value: Tensor, block_mask: BlockMask, enable_gqa: bool, scale: float, **unused: Any
+    ) -> Tensor:
+        output = flex_attention(query, key, value, block_mask=block_mask, enable_gqa=enable_gqa, scale=scale)
+        assert isinstance(output, Tensor)
+        return output
+
+    # transformers would compile it.
+    monkeypatch.setattr("transformers.integrations.flex_attention.compile_friendly_flex_attention", plain)
+    batch = tiny.token_batch(LAYOUTS["mixed"], LENGTH)
+    dense = hidden(network, batch, Attention.PREFIX, Kernel.SDPA, torch.float32)
+    found = hidden(network, batch, Attention.PREFIX, kernel, torch.float32)
+    assert float((dense - found).abs().max()) < 1e-4
+
+
+def test_borders_keep_their_size_whatever_the_number_of_documents() -> None:
+    few = borders(torch.zeros(2, 512, dtype=torch.int64))
+    many = borders(torch.from_numpy(tiny.token_batch([[30] * 8, [300, 100]], 512).documents))
+    assert few.shape == many.shape == (17,)
+    assert few[:4].tolist() == [0, 512, 1024, 1024]
+    assert many.diff().tolist()[:11] == [30] * 8 + [272, 300, 100]
+    # Too many for the room: twice the room, and so on.
+    assert borders(torch.arange(512)[None].expand(2, 512)).diff().tolist() == [1] * 1024
+
+
+def test_pieces_are_filled_well_and_lose_no_place() -> None:
+    draws = generator(0, "lengths")
+    layout = [draws.integers(1, 90, 12).tolist() for _ in range(8)]
+    documents = torch.from_numpy(tiny.token_batch(layout, 1100).documents)
+    made = pieces(documents, causal=False)
+    assert torch.equal(made.source[made.target], torch.arange(documents.numel()))
+    assert made.filled is not None
+    assert int((~made.filled).sum()) == documents.numel()
+    long = [(rows, length) for rows, length in made.groups if length > 16]
+    assert sum(rows * length for rows, length in made.groups) == len(made.source)
+    assert len(long) <= 2 * 7

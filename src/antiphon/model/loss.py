@@ -43,11 +43,10 @@ def language_modelling(
         attention, opened: who may see whom.
         z_loss: as in `linear_cross_entropy`.
     """
-    hidden = encode(model, inputs, documents, positions, attention, opened)
     # Indices, not a boolean mask: the gather then has a known size and its backward is a plain scatter.
     asked = (labels.reshape(-1) != IGNORE).nonzero().squeeze(1)
     answers = labels.reshape(-1).index_select(0, asked)
-    states = hidden.reshape(-1, hidden.shape[-1]).index_select(0, asked)
+    states = encode(model, inputs, documents, positions, attention, opened, asked)
     return Loss(linear_cross_entropy(states, output_matrix(model), answers, z_loss), int(answers.numel()))
 
 
