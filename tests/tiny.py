@@ -96,7 +96,7 @@ def plan(study: Study, prepared: Prepared) -> Plan:
 
 def vocabulary(encoder: Encoder) -> Vocabulary:
     """What objectives know of a tokenizer."""
-    return Vocabulary(encoder.size, encoder.mask, encoder.specials)
+    return Vocabulary.of(encoder)
 
 
 def batches(prepared: Prepared, rows: int = 4, length: int = 32, seed: int = 0) -> Callable[[int], TokenBatch]:

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from antiphon.config import UserError
 from antiphon.pretrain.amount import Amount, Unit
+from antiphon.pretrain.causal import CLM, Prefix
 from antiphon.pretrain.config import Pretrain
-from antiphon.pretrain.objective import CLM, MLM, MNTP, Fate, Mixture, Objective, Ratio
+from antiphon.pretrain.grain import GeometricSpans, Grain, Spans, Tokens, Words
+from antiphon.pretrain.masking import MLM, MNTP, Fate
+from antiphon.pretrain.mixture import Mixture, Per
+from antiphon.pretrain.objective import Objective, Ratio
 from antiphon.pretrain.schedule import Cycle, Phase, Schedule
 
 # Reading
@@ -30,6 +34,10 @@ def test_the_examples_of_the_notation_read() -> None:
     (mixed,) = Schedule.parse("mix(clm: 1, mntp(0.3 -> 0.15): 15)").phases
     assert mixed.objective == Mixture(((CLM(), 1), (MNTP(Ratio(0.3, 0.15)), 15)))
     assert Schedule.parse("mlm(0.15, 80/10/10)").phases[0].objective == MLM(Ratio(0.15, 0.15), Fate(80, 10, 10))
+    spanbert = Schedule.parse("mlm(0.15, spans ~5 up to 10, 80/10/10)").phases[0].objective
+    assert spanbert == MLM(Ratio(0.15, 0.15), Fate(80, 10, 10), GeometricSpans(5, 10))
+    assert Schedule.parse("mntp(0.3, whole words)").phases[0].objective == MNTP(Ratio(0.3, 0.3), grain=Words())
+    assert Schedule.parse("prefix(0.5 -> 0.2)").phases[0].objective == Prefix(Ratio(0.5, 0.2))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +50,14 @@ def test_the_examples_of_the_notation_read() -> None:
         ("1000k tokens clm", "1M tokens clm"),
         ("2 step clm", "2 steps clm"),
         ("mix( clm:1,mlm(0.2):2 )", "mix(clm: 1, mlm(0.2): 2)"),
+        ("mix(clm: 1, mlm(0.3): 15) per row", "mix(clm: 1, mlm(0.3): 15)"),
+        ("mix(clm:1,mlm(0.3):15)per  batch", "mix(clm: 1, mlm(0.3): 15) per batch"),
+        ("1 mix(clm: 1) per batch>1 clm", "1 mix(clm: 1) per batch > 1 clm"),
+        ("mlm(.3,spans 1 - 3)", "mlm(0.3, spans 1-3)"),
+        ("mlm(0.3, spans~3.0)", "mlm(0.3, spans ~3)"),
+        ("mntp(0.3 -> 0.15, spans ~5  up to 10,80/10/10)", "mntp(0.3 -> 0.15, spans ~5 up to 10, 80/10/10)"),
+        ("mlm(0.15, whole  words, 100/0/0)", "mlm(0.15, whole words)"),
+        ("prefix( .75->0.5 )", "prefix(0.75 -> 0.5)"),
         ("((1 clm) x 2 > 3 clm) x 4", "((1 clm) x 2 > 3 clm) x 4"),
     ],
 )
@@ -56,13 +72,24 @@ FATES = st.builds(
     st.integers(0, 100),
     st.integers(0, 100),
 )
-MASKED = st.builds(
-    lambda kind, start, stop, fate: kind(Ratio(start, stop), fate), st.sampled_from([MLM, MNTP]), RATIOS, RATIOS, FATES
+RAMPS = st.builds(Ratio, RATIOS, RATIOS)
+GRAINS: st.SearchStrategy[Grain] = st.one_of(
+    st.just(Tokens()),
+    st.just(Words()),
+    st.builds(lambda least, more: Spans(least, least + more), st.integers(1, 50), st.integers(0, 50)),
+    st.builds(GeometricSpans, st.floats(1 + 1e-6, 1e6), st.none() | st.integers(2, 99)),
 )
-SIMPLE: st.SearchStrategy[Objective] = st.one_of(st.just(CLM()), MASKED)
+SIMPLE: st.SearchStrategy[Objective] = st.one_of(
+    st.just(CLM()),
+    st.builds(MLM, RAMPS, FATES, GRAINS),
+    st.builds(MNTP, RAMPS, FATES, GRAINS),
+    st.builds(Prefix, RAMPS),
+)
 OBJECTIVES: st.SearchStrategy[Objective] = st.one_of(
     SIMPLE,
-    st.lists(st.tuples(SIMPLE, st.integers(1, 40)), min_size=1, max_size=4).map(lambda parts: Mixture(tuple(parts))),
+    st.lists(st.tuples(SIMPLE, st.integers(1, 40)), min_size=1, max_size=4).flatmap(
+        lambda parts: st.sampled_from([Mixture(tuple(parts), per) for per in Per])
+    ),
 )
 
 
@@ -145,18 +172,41 @@ def test_any_run_reads_back_from_its_json(schedule: Schedule) -> None:
         ("«25x» clm", "not an amount"),
         ("25% clm > «6epochs» mlm(0.4)", "not an amount"),
         ("clm «clm»", "expected '>' or the end"),
-        ("25% clm > «»", "expected an objective (clm, mlm, mntp, mix)"),
+        ("25% clm > «»", "expected an objective (clm, mlm, mntp, prefix, mix)"),
         ("«»", "expected an objective"),
         ("25% «>» 75% clm", "expected an objective"),
         ("mix(clm«»)", "expected ':' and a weight after each objective"),
-        ("mix(clm: «0»)", "a weight is a whole number of rows, at least 1; got 0"),
-        ("mix(clm: «1.5»)", "a weight is a whole number of rows"),
+        ("mix(clm: «0»)", "a weight is a whole number, at least 1; got 0"),
+        ("mix(clm: «1.5»)", "a weight is a whole number"),
         ("mix(clm: 1, mlm(0.4): 2«»", "expected ')' after the parts of a mix"),
         ("mix(«mix»(clm: 1): 2, clm: 1)", "a mix of mixes"),
         ("mlm(0.15, «80/10»)", "100 together"),
         ("mlm(0.15, «80/10/20»)", "100 together"),
         ("mlm(0.15, «80.5/9.5/10»)", "in whole percent"),
-        ("mlm(0.15, «»)", "expected a percentage"),
+        ("mlm(0.15, «»)", "expected 'spans', 'whole words' or a fate such as 80/10/10"),
+        ("mlm(0.15, 80/«»)", "expected a percentage"),
+        ("mlm(0.15, 80/10/10«,» whole words)", "expected ')' after the fate, which comes last"),
+        ("mlm(0.15, whole words, «»)", "expected a percentage"),
+        ("mlm(0.3, «span» 1-3)", "unknown word 'span'; did you mean 'spans'?"),
+        ("mlm(0.3, whole «wrods»)", "unknown word 'wrods'; did you mean 'words'?"),
+        ("mlm(0.3, whole«»)", "expected 'words' after 'whole'"),
+        ("mlm(0.3, spans 3-«1»)", "the longest span is shorter than the shortest; did you mean 1-3?"),
+        ("mlm(0.3, spans «0»-3)", "the shortest span is a whole number, at least 1; got 0"),
+        ("mlm(0.3, spans 1-«2.5»)", "the longest span is a whole number, at least 1; got 2.5"),
+        ("mlm(0.3, spans «»)", "expected lengths after 'spans'"),
+        ("mlm(0.3, spans 3«»)", "expected '-' and the longest span"),
+        ("mlm(0.3, spans 1-3«»", "expected ')' after what is asked as one"),
+        ("mlm(0.3, spans ~«»)", "expected the mean length of a span"),
+        ("mlm(0.3, spans ~«1»)", "the mean length of a span is more than 1, got 1"),
+        ("mlm(0.3, spans ~3 up «until» 10)", "unknown word 'until'"),
+        ("mlm(0.3, spans ~3 up to «1»)", "the longest span is a whole number, at least 2; got 1"),
+        ("mlm(0.3, spans ~3 up to «»)", "expected the longest span"),
+        ("prefix«»", "expected '(' and a share of each document after 'prefix'"),
+        ("prefix(«1.5»)", "lies between 0 and 1, got 1.5; did you mean 0.015?"),
+        ("prefix(0.2 -> «1»)", "the mean share of a document that is prefix lies between 0 and 1, got 1"),
+        ("prefix(0.5«,» whole words)", "expected ')' after the share of the prefix"),
+        ("mix(clm: 1, mlm(0.4): 2) per «step»", "unknown word 'step'; allowed: batch, row"),
+        ("mix(clm: 1, mlm(0.4): 2) per«»", "expected 'row' or 'batch' after 'per'"),
         ("clm «# 1»", "expected '>' or the end"),
     ],
 )

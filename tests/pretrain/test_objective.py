@@ -11,20 +11,10 @@ import pytest
 
 from antiphon.data.batches import PADDING, TokenBatch
 from antiphon.data.prepare import Prepared
-from antiphon.pretrain.objective import (
-    BIDIRECTIONAL,
-    CAUSAL,
-    CLM,
-    IGNORE,
-    MLM,
-    MNTP,
-    Fate,
-    LMBatch,
-    Mixture,
-    Objective,
-    Ratio,
-    Vocabulary,
-)
+from antiphon.pretrain.causal import CLM
+from antiphon.pretrain.masking import MLM, MNTP, Fate
+from antiphon.pretrain.mixture import Mixture
+from antiphon.pretrain.objective import BIDIRECTIONAL, CAUSAL, IGNORE, LMBatch, Objective, Ratio, Vocabulary
 from antiphon.pretrain.schedule import Schedule
 from tests import tiny
 

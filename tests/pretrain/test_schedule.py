@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from antiphon.data.supply import Supply
 from antiphon.pretrain.amount import Amount
-from antiphon.pretrain.objective import CLM, MLM, MNTP, Mixture
+from antiphon.pretrain.causal import CLM
+from antiphon.pretrain.masking import MLM, MNTP
+from antiphon.pretrain.mixture import Mixture
 from antiphon.pretrain.pace import Pacing
 from antiphon.pretrain.programme import Programme
 from antiphon.pretrain.schedule import Schedule, Span

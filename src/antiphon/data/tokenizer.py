@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from antiphon.config import Config, UserError
+from antiphon.data import words
 from antiphon.files import checksum
 
 PAD, BOS, EOS, MASK = "[PAD]", "[BOS]", "[EOS]", "[MASK]"
@@ -147,6 +149,15 @@ class Encoder:
             "Masked language modelling and padding need pad, bos, eos and mask tokens: add it, or leave "
             "pretrain.tokenizer.path empty to train a tokenizer."
         )
+
+    @cached_property
+    def words(self) -> words.Words:
+        """Where words begin.
+
+        Raises:
+            UserError: the tokens of this tokenizer do not tell.
+        """
+        return words.find(self.fast)
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         """One int64 array a text: [BOS] tokens [EOS]."""

@@ -21,7 +21,7 @@ def held_out_batches(course: Course, prepared: Prepared) -> dict[str, list[LMBat
     corpora = sources(split, [1] * len(split), Packing.CONTIGUOUS, block, lambda note: None)
     rows = min(settings.rows, sum(corpus.layout.blocks for corpus in corpora))
     batch = Batches(corpora, block, encoder.pad, 0).take(0, rows, block)
-    vocabulary = Vocabulary(encoder.size, encoder.mask, encoder.specials)
+    vocabulary = Vocabulary.of(encoder)
     held_out = {}
     for schedule in settings.objectives:
         for phase in schedule.phases:

@@ -89,7 +89,7 @@ class _Trainer:
         course = segment.course
         self.course = course
         encoder = prepared.encoder
-        self.vocabulary = Vocabulary(encoder.size, encoder.mask, encoder.specials)
+        self.vocabulary = Vocabulary.of(encoder)
         shape = course.run.batch
         corpora = sources(
             prepared.shards["train"], [course.run.corpus.weight], Packing.CONTIGUOUS, shape.block, lambda note: None
