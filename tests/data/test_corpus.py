@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow
+import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 import zstandard
 
-from antiphon.config import UserError
+from antiphon.config import Config, UserError
 from antiphon.data import corpus as corpora
-from antiphon.data.corpus import Corpus
+from antiphon.data.corpus import Corpora, Corpus
 from antiphon.files import checksum
 from tests import tiny
 
@@ -30,12 +31,26 @@ def _write_parquet(path: Path, texts: list[str]) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"id": list(range(len(texts))), "text": texts}), path)
 
 
+def _write_arrow(path: Path, texts: list[str]) -> None:
+    table = pyarrow.table({"id": list(range(len(texts))), "text": texts})
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=3)
+
+
+def _write_feather(path: Path, texts: list[str]) -> None:
+    table = pyarrow.table({"id": list(range(len(texts))), "text": texts})
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=3)
+
+
 WRITERS: dict[str, Callable[[Path, list[str]], object]] = {
     "a.txt": lambda path, texts: tiny.write_text(path, texts),
     "a.jsonl": lambda path, texts: path.write_bytes(_jsonl(texts)),
     "a.jsonl.gz": lambda path, texts: path.write_bytes(gzip.compress(_jsonl(texts))),
     "a.jsonl.zst": lambda path, texts: path.write_bytes(zstandard.compress(_jsonl(texts))),
     "a.parquet": _write_parquet,
+    "a.arrow": _write_arrow,
+    "b.arrow": _write_feather,
 }
 
 
@@ -242,3 +257,61 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 but not really PAR1")
     with pytest.raises(UserError, match=r"a\.parquet: not a readable parquet file"):
         read(tmp_path / "a.parquet")
+
+
+def test_an_arrow_file_without_the_column_is_named_with_those_it_has(tmp_path: Path) -> None:
+    _write_arrow(tmp_path / "a.arrow", TEXTS)
+    with pytest.raises(UserError, match=r"a\.arrow: no column 'content'; it has 'id', 'text'"):
+        read(tmp_path / "a.arrow", text_field="content")
+    with pytest.raises(UserError, match=r"a\.arrow: column 'id' holds 0, which is not text"):
+        read(tmp_path / "a.arrow", text_field="id")
+
+
+def test_a_file_that_is_not_arrow_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.arrow").write_bytes(b"ARROW1 but not really ARROW1")
+    with pytest.raises(UserError, match=r"a\.arrow: not a readable Arrow file"):
+        read(tmp_path / "a.arrow")
+
+
+def test_a_saved_data_set_is_read_without_the_leftovers_beside_it(tmp_path: Path) -> None:
+    names = ["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"]
+    for name, texts in zip(names, (TEXTS[:2], TEXTS[2:]), strict=True):
+        _write_arrow(tmp_path / name, texts)
+    _write_arrow(tmp_path / "cache-f00.arrow", ["of another making"])
+    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
+    assert read(tmp_path) == TEXTS
+
+
+def test_what_datasets_saves_is_read(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="only the benchmark needs it")
+    whole = datasets.Dataset.from_dict({"text": TEXTS * 5})
+    whole.select(range(4, 12)).save_to_disk(str(tmp_path / "d"), num_shards=2)
+    assert read(tmp_path / "d") == TEXTS * 2
+
+
+# Mixtures
+
+
+class _Holder(Config):
+    corpus: Corpora = (Corpus(),)
+
+
+def test_one_corpus_or_several_may_be_given() -> None:
+    assert _Holder.read({"corpus": "a/"}).corpus == (Corpus(path="a/"),)
+    assert _Holder.read({"corpus": {"path": "a/", "weight": 3}}).corpus == (Corpus(path="a/", weight=3),)
+    mixed = _Holder.read({"corpus": ["a/", {"path": "b/", "weight": 2}]}).corpus
+    assert mixed == (Corpus(path="a/"), Corpus(path="b/", weight=2))
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ([], "at least 1 item"),
+        (["a/", "a/"], "corpus 'a/' is listed 2 times; list it once, with a weight"),
+        ([{"path": "a/", "weight": 0}], "greater than or equal to 1"),
+        ([{"pth": "a/"}], "did you mean 'path'"),
+    ],
+)
+def test_a_mixture_that_makes_no_sense_is_refused(corpus: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        _Holder.read({"corpus": corpus})

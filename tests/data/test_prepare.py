@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import models, pre_tokenizers
 
 from antiphon.config import UserError
+from antiphon.data import corpus as corpus_texts
 from antiphon.data import prepare as preparation
 from antiphon.data.corpus import Corpus
 from antiphon.data.prepare import Checksums, Prepared
@@ -127,6 +129,44 @@ def test_a_corpus_that_is_all_held_out_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"all of its documents \(1\) fell to the validation split"):
         _prepare(corpus, tmp_path / "space" / "c")
     assert os.listdir(tmp_path / "space") == []
+
+
+# Several corpora
+
+
+def test_each_of_several_corpora_has_shards_of_its_own_by_one_tokenizer(tmp_path: Path) -> None:
+    documents = {"a": tiny.texts(0, 60), "b": tiny.texts(1, 90)}
+    paths = [tiny.write_text(tmp_path / f"{name}.txt", texts) for name, texts in documents.items()]
+    corpora = [tiny.corpus(path) for path in paths]
+    preparation.prepare(corpora, Tokenizer(vocabulary=300), tmp_path / "c", tmp_path, 1, lambda facts: None)
+    found = Prepared.open(tmp_path / "c")
+    held = preparation.facts(tmp_path / "c")
+    for split in preparation.SPLITS:
+        for shards, corpus in zip(found.shards[split], corpora, strict=True):
+            texts = [text for text, its in corpus_texts.documents(corpus, tmp_path) if its == split]
+            expected = np.concatenate(found.encoder.encode(texts))
+            assert np.array_equal(shards.read(0, shards.tokens), expected)
+        for key in ("documents", "tokens", "words"):
+            assert held[split][key] == sum(shards.manifest[key] for shards in found.shards[split])
+
+
+def test_weights_and_places_do_not_change_what_is_prepared(tmp_path: Path) -> None:
+    paths = [tiny.write_text(tmp_path / f"{name}.txt", tiny.texts(number, 30)) for number, name in enumerate("ab")]
+
+    def identity(weights: list[int], order: list[int]) -> str:
+        corpora = [Corpus(path=str(paths[index]), weight=weights[index]) for index in order]
+        return preparation.identity(corpora, Tokenizer(vocabulary=300), tmp_path)
+
+    assert identity([1, 1], [0, 1]) == identity([3, 2], [0, 1])
+    assert identity([1, 1], [0]) == identity([4, 1], [0])
+    assert len({identity([1, 1], order) for order in ([0], [1], [0, 1], [1, 0])}) == 4
+
+
+def test_a_tokenizer_reads_as_much_of_each_corpus() -> None:
+    streams = [["a" * 10] * 100, ["b" * 35] * 100, ["c" * 10] * 3]
+    texts = "".join(islice(preparation._even([iter(stream) for stream in streams]), 100))
+    assert texts.count("c") == 30
+    assert abs(texts.count("a") - texts.count("b")) <= 35
 
 
 # Bad input: a clear error, and nothing half-written

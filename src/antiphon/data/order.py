@@ -33,8 +33,8 @@ def permute(places: np.ndarray, size: int, seed: int, epoch: int, source: int = 
     while len(pending):
         left, right = np.divmod(values[pending], b)
         for even, odd in _keys(seed, epoch, source):
-            left = (left + _mix(right ^ even) % a) % a
-            right = (right + _mix(left ^ odd) % b) % b
+            left = (left + hashed(right ^ even) % a) % a
+            right = (right + hashed(left ^ odd) % b) % b
         values[pending] = left * b + right
         pending = pending[values[pending] >= np.uint64(size)]
     return values.astype(places.dtype)
@@ -93,8 +93,11 @@ def _keys(seed: int, epoch: int, source: int) -> np.ndarray:
     return generator(seed, "rows", epoch, source).integers(0, 2**64, size=(3, 2), dtype=np.uint64)
 
 
-def _mix(values: np.ndarray) -> np.ndarray:
-    # The finaliser of splitmix64 (Steele et al. 2014): every input bit reaches every output bit.
+def hashed(values: np.ndarray) -> np.ndarray:
+    """(N,) uint64: numbers that look drawn, each a function of the (N,) uint64 number it stands for.
+
+    Source: the finaliser of splitmix64 (Steele et al. 2014): every input bit reaches every output bit.
+    """
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

@@ -1,8 +1,8 @@
 """Packing: stretches of a corpus are put together into blocks, once; the index of it is read like the shards.
 
-One pass over the documents in a bounded amount of memory. A pool of stretches waits to be placed. Each block begins
-with the one that has waited longest, so that none waits for ever, and takes the longest that still fits, again and
-again. What is then left open is closed by cutting one that waits (see `_close`); pieces of random length are never cut.
+One pass over the documents in a bounded amount of memory. A pool of stretches waits to be placed. Each block takes them
+in the order they came in while they fit, then the longest that still fits, again and again. What is then left open is
+closed by cutting one that waits (see `_close`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.data.shards import Shards, mapped
-from antiphon.draws import generator
 from antiphon.files import lock, new_directory
 
 VERSION = 1
 WAITING = 4096
-SHORTEST_PIECE = 12
 CRUMB = 8
-DRAWN_AT_ONCE = 2**16
 READ_AT_ONCE = 2**16
 BLOCKS_AT_ONCE = 2**14
 
@@ -32,8 +29,6 @@ _SIZE_BITS = 24
 
 Stretch = tuple[int, int]
 """Where it starts in the stream of tokens, and how many tokens it has."""
-
-Pack = Callable[[Shards, int], Iterator[list[Stretch]]]
 
 
 def documents(shards: Shards, block: int) -> Iterator[list[Stretch]]:
@@ -45,7 +40,7 @@ def documents(shards: Shards, block: int) -> Iterator[list[Stretch]]:
     than 256 slots keep 2 of them open.) A piece that is cut off has 8 tokens or more, and so has what it is cut from,
     unless all that waits is so short or so long that the room can be closed in no other way.
     """
-    crumb = min(CRUMB, block // 4)
+    crumb = _crumb(block)
     pool = _Pool()
     for start, size in _documents(shards):
         while size >= block + crumb:
@@ -57,32 +52,9 @@ def documents(shards: Shards, block: int) -> Iterator[list[Stretch]]:
             start, size = start + block - crumb, size - block + crumb
         pool.add(start, size)
         while len(pool) >= WAITING:
-            yield _block(pool, block, crumb)
+            yield _block(pool, block)
     while len(pool):
-        yield _block(pool, block, crumb)
-
-
-def pieces(shards: Shards, block: int) -> Iterator[list[Stretch]]:
-    """Blocks of pieces of 12 to `block` tokens, each length as likely as any other; the very last one is what is left.
-
-    They are never cut, so that their lengths stay what they are. As each length is matched by one that completes it,
-    over 99% of the slots are filled in blocks of 128 and more, but for the last few blocks of the corpus.
-    """
-    pool = _Pool()
-    start = 0
-    for chunk in range(-(-shards.tokens // DRAWN_AT_ONCE)):
-        # The same for every run: all share one index.
-        draws = generator(0, "piece lengths", block, chunk)
-        for drawn in draws.integers(min(SHORTEST_PIECE, block), block, DRAWN_AT_ONCE, endpoint=True).tolist():
-            size = min(drawn, shards.tokens - start)
-            if not size:
-                break
-            pool.add(start, size)
-            start += size
-            while len(pool) >= WAITING:
-                yield _block(pool, block, None)
-    while len(pool):
-        yield _block(pool, block, None)
+        yield _block(pool, block)
 
 
 def _documents(shards: Shards) -> Iterator[Stretch]:
@@ -139,15 +111,22 @@ class _Pool:
         return max(sizes.bit_length() - 1, 0)
 
 
-def _block(pool: _Pool, block: int, crumb: int | None) -> list[Stretch]:
-    """The next block; `crumb` is the shortest piece to cut, or None where nothing may be cut."""
-    chosen = [pool.take(pool.oldest())]
-    room = block - chosen[0][1]
+def _crumb(block: int) -> int:
+    """The shortest piece that is worth a place, in tokens."""
+    return min(CRUMB, block // 4)
+
+
+def _block(pool: _Pool, block: int) -> list[Stretch]:
+    chosen = []
+    room = block
+    while len(pool) and (size := pool.oldest()) <= room:
+        chosen.append(pool.take(size))
+        room -= size
     while size := pool.longest(room):
         chosen.append(pool.take(size))
         room -= size
-    if crumb is not None and len(pool):
-        _close(pool, chosen, room, crumb, max(block // 128, 1))
+    if len(pool):
+        _close(pool, chosen, room, _crumb(block), max(block // 128, 1))
     return chosen
 
 
@@ -204,25 +183,23 @@ class Index:
         return starts.astype(np.int64), sizes.astype(np.int64)
 
 
-def open_index(shards: Shards, name: str, block: int, pack: Pack, progress: Callable[[str], None]) -> Index:
+def open_index(shards: Shards, block: int, progress: Callable[[str], None]) -> Index:
     """The index of a packing, made first if it is not there. Whole or not there at all; two processes make it once.
 
     Args:
         shards: the corpus.
-        name: of the way it is packed.
         block: slots in a block.
-        pack: yields the blocks.
         progress: told now and then what has been packed.
 
     Raises:
         UserError: the disk is full or not writable.
     """
-    folder = shards.folder / "packing" / f"{name}-{block}-{VERSION}"
+    folder = shards.folder / "packing" / f"documents-{block}-{VERSION}"
     if not folder.is_dir():
         with lock(folder.with_suffix(".lock"), True, "another process that packs"):
             if not folder.is_dir():
                 with new_directory(folder) as work:
-                    _write(work, pack(shards, block), shards.tokens, progress)
+                    _write(work, documents(shards, block), shards.tokens, progress)
     return Index(folder)
 
 
