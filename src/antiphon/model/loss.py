@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from antiphon.model.attention import Attention
 from antiphon.model.build import LanguageModel, encode, output_matrix
-from antiphon.model.cross_entropy import linear_cross_entropy
+from antiphon.model.cross_entropy import Softmax, linear_cross_entropy, softmax_of
 
 IGNORE = -100
 
@@ -32,6 +32,7 @@ def language_modelling(
     attention: Attention,
     opened: Tensor | None = None,
     z_loss: float = 0.0,
+    softmax: Softmax = softmax_of,
 ) -> Loss:
     """Cross-entropy of labels[b, t] against logits[b, t], computed only where a label asks.
 
@@ -41,13 +42,16 @@ def language_modelling(
         model: the network.
         inputs, labels, documents, positions: (B, T) integers; a label of IGNORE asks nothing.
         attention, opened: who may see whom.
-        z_loss: as in `linear_cross_entropy`.
+        z_loss, softmax: as in `linear_cross_entropy`.
     """
     # Indices, not a boolean mask: the gather then has a known size and its backward is a plain scatter.
     asked = (labels.reshape(-1) != IGNORE).nonzero().squeeze(1)
     answers = labels.reshape(-1).index_select(0, asked)
+    if asked.shape[0] > 1:
+        # Compiled code is then made for any number of them. (One and none are cases of their own to the compiler.)
+        torch._dynamo.maybe_mark_dynamic(asked, 0)
     states = encode(model, inputs, documents, positions, attention, opened, asked)
-    return Loss(linear_cross_entropy(states, output_matrix(model), answers, z_loss), int(answers.numel()))
+    return Loss(linear_cross_entropy(states, output_matrix(model), answers, z_loss, softmax), int(answers.numel()))
 
 
 class Learner(nn.Module):
@@ -57,6 +61,7 @@ class Learner(nn.Module):
         super().__init__()
         self.network = network
         self.z_loss = z_loss
+        self.softmax: Softmax = softmax_of
 
     def forward(
         self,
@@ -69,7 +74,7 @@ class Learner(nn.Module):
     ) -> Tensor:
         """The sum of the losses of one micro-batch (scalar, float32, nats); arguments as in `language_modelling`."""
         return language_modelling(
-            self.network, inputs, labels, documents, positions, attention, opened, self.z_loss
+            self.network, inputs, labels, documents, positions, attention, opened, self.z_loss, self.softmax
         ).total
 
 
