@@ -21,6 +21,7 @@ from tokenizers import models, pre_tokenizers
 from antiphon.config import UserError
 from antiphon.data import corpus as corpus_texts
 from antiphon.data import prepare as preparation
+from antiphon.data import shards as shard_files
 from antiphon.data.corpus import Corpus
 from antiphon.data.prepare import Checksums, Prepared
 from antiphon.data.tokenizer import Tokenizer
@@ -57,6 +58,29 @@ def test_preparing_is_reproducible_to_the_byte(tiny_text: Path, tmp_path: Path) 
     for name in ("one", "other"):
         _prepare(tiny.corpus(tiny_text), tmp_path / name)
     assert subprocess.run(["diff", "-r", tmp_path / "one", tmp_path / "other"], check=False).returncode == 0
+
+
+def test_any_number_of_processes_makes_the_same_bytes(
+    tiny_text: Path, tokenizer_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_files, "DOCUMENTS_AT_ONCE", 16)
+    brought = Tokenizer(path=str(tokenizer_folder))
+    for workers in (1, 2):
+        folder = tmp_path / str(workers)
+        preparation.prepare((tiny.corpus(tiny_text),), brought, folder, tmp_path, workers, lambda facts: None)
+    assert subprocess.run(["diff", "-r", tmp_path / "1", tmp_path / "2"], check=False).returncode == 0
+
+
+def test_an_error_in_reading_ends_the_other_processes_too(
+    tmp_path: Path, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_files, "DOCUMENTS_AT_ONCE", 4)
+    (tmp_path / "text").mkdir()
+    corpus = _not_utf_8(tmp_path / "text")
+    brought = Tokenizer(path=str(tokenizer_folder))
+    with pytest.raises(UserError, match=r"b\.txt:3: not UTF-8"):
+        preparation.prepare((corpus,), brought, tmp_path / "s" / "c", tmp_path, 2, lambda facts: None)
+    assert os.listdir(tmp_path / "s") == []
 
 
 def test_what_is_there_is_not_made_again(tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_training_reads_only_the_beginning_of_the_text(tmp_path: Path) -> None:
 def test_a_document_begins_with_bos_and_ends_with_eos(prepared: Prepared) -> None:
     encoder = prepared.encoder
     for array in encoder.encode(["", "a", *tiny.texts(1, 5)]):
-        assert array.dtype == np.int64
+        assert array.dtype == np.uint16
         assert (array[0], array[-1]) == (encoder.bos, encoder.eos)
         assert not np.isin(array[1:-1], encoder.specials).any()
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +18,13 @@ from antiphon.data import corpus as texts
 from antiphon.data import docstrings
 from antiphon.data import tokenizer as tokenizers
 from antiphon.data.corpus import Corpus
-from antiphon.data.shards import MANIFEST, Shards, Writer, batched
+from antiphon.data.shards import MANIFEST, Encoded, Shards, Writer, batched, encoded
 from antiphon.data.tokenizer import FILES, Encoder, Tokenizer
 from antiphon.files import checksum, new_directory, write_json
+from antiphon.processes import pool
 
 SPLITS = ("train", "validation")
+GROUPS_WORTH_A_PROCESS = 4
 COUNTS = ("documents", "empty", "tokens", "words")
 
 
@@ -98,7 +104,8 @@ def prepare(
             corpus, as far as it goes, whatever its weight.
         folder: the result.
         workspace: where the pocket corpus keeps its passages.
-        workers: processes for reading the pocket corpus.
+        workers: processes for reading the pocket corpus and for tokenizing; what is made is the same for any number.
+            With more than one, to be called by the main thread.
         progress: told now and then what has been done.
 
     Raises:
@@ -123,7 +130,9 @@ def prepare(
             progress({"note": "reading text and training the tokenizer"})
             tokenizers.train(tokenizer, _even([_training_texts(corpus, passages) for corpus in corpora]), target)
         encoder = Encoder(target)
-        totals = [_tokenize(work, corpora, number, encoder, passages, progress) for number in range(len(corpora))]
+        totals = [
+            _tokenize(work, corpora, number, encoder, passages, workers, progress) for number in range(len(corpora))
+        ]
         described = {
             "source": docstrings.manifest() if pocket else {},
             "tokenizer_hash": checksum(target / FILES[0]),
@@ -141,6 +150,7 @@ def _tokenize(
     number: int,
     encoder: Encoder,
     passages: Path,
+    workers: int,
     progress: Callable[[dict[str, Any]], None],
 ) -> dict[str, dict[str, int]]:
     """Write the shards of one corpus; returns the counts of each split."""
@@ -148,15 +158,49 @@ def _tokenize(
     name = f" of {corpus.path}" if len(corpora) > 1 else ""
     with contextlib.ExitStack() as stack:
         writers = {split: stack.enter_context(Writer(work / _name(split, number), encoder)) for split in SPLITS}
-        for group in batched(texts.documents(corpus, passages)):
+        groups = batched(texts.documents(corpus, passages))
+        for parts in stack.enter_context(contextlib.closing(_encoded(groups, encoder, work / "tokenizer", workers))):
             for split, writer in writers.items():
-                writer.add([text for text, its in group if its == split])
+                writer.append(parts[split])
             progress({"note": f"tokenizing: {sum(writer.words for writer in writers.values()):,} words{name}"})
         _check(corpus, writers)
         for writer in writers.values():
             described = corpus.model_dump(mode="json", exclude={"path", "weight"})
             writer.close({"tokenizer_hash": checksum(work / "tokenizer" / FILES[0]), "corpus": described})
     return {split: {key: getattr(writer, key) for key in COUNTS} for split, writer in writers.items()}
+
+
+def _encoded(
+    groups: Iterator[list[tuple[str, str]]], encoder: Encoder, folder: Path, workers: int
+) -> Generator[dict[str, Encoded]]:
+    """Groups of documents as tokens by split, in their order; by several processes if there are many groups."""
+    first = list(islice(groups, GROUPS_WORTH_A_PROCESS * workers if workers > 1 else 0))
+    groups = chain(first, groups)
+    if len(first) < GROUPS_WORTH_A_PROCESS * workers or workers == 1:
+        yield from (_by_split(encoder, group) for group in groups)
+        return
+    with pool(workers) as executor:
+        asked: deque[Future[dict[str, Encoded]]] = deque()
+        for group in groups:
+            asked.append(executor.submit(_encode, str(folder), group))
+            # As many as keep all processes at work while this one writes: a bounded amount of memory.
+            if len(asked) > 2 * workers:
+                yield asked.popleft().result()
+        while asked:
+            yield asked.popleft().result()
+
+
+def _encode(folder: str, group: list[tuple[str, str]]) -> dict[str, Encoded]:
+    return _by_split(_opened(folder), group)
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(folder: str) -> Encoder:
+    return Encoder(Path(folder))
+
+
+def _by_split(encoder: Encoder, group: list[tuple[str, str]]) -> dict[str, Encoded]:
+    return {split: encoded(encoder, [text for text, its in group if its == split]) for split in SPLITS}
 
 
 def _training_texts(corpus: Corpus, passages: Path) -> Iterator[str]:

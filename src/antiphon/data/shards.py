@@ -31,7 +31,6 @@ class Writer:
         folder.mkdir(parents=True)
         self._folder = folder
         self._encoder = encoder
-        self._dtype = np.dtype(np.uint16 if encoder.size <= 2**16 else np.uint32)
         self._shards: list[tuple[str, int]] = []
         self._stream: BinaryIO | None = None
         self._ends = open(folder / "ends.bin", "wb")  # noqa: SIM115 - closed by close()
@@ -52,20 +51,22 @@ class Writer:
 
     def add(self, texts: list[str]) -> None:
         """Encode and append documents; empty ones are counted and left out."""
-        kept = [text for text in texts if text.strip()]
-        self.empty += len(texts) - len(kept)
-        arrays = self._encoder.encode(kept)
-        for text, array in zip(kept, arrays, strict=True):
-            self._write(array)
-            self.tokens += len(array)
-            words = len(text.split())
-            self.words += words
-            self.documents += 1
-            self._ends.write(np.uint64(self.tokens).tobytes())
-            self._word_counts.write(np.uint32(words).tobytes())
+        self.append(encoded(self._encoder, texts))
 
-    def _write(self, array: np.ndarray) -> None:
-        while len(array):
+    def append(self, group: Encoded) -> None:
+        """Append documents that are encoded already, perhaps by another process."""
+        self.empty += group.empty
+        self._write(memoryview(group.tokens))
+        ends = self.tokens + np.cumsum(group.sizes)
+        ends.astype(np.uint64).tofile(self._ends)
+        group.words.astype(np.uint32).tofile(self._word_counts)
+        self.documents += len(ends)
+        self.tokens += int(group.sizes.sum())
+        self.words += int(group.words.sum())
+
+    def _write(self, tokens: memoryview) -> None:
+        width = self._encoder.dtype.itemsize
+        while len(tokens):
             if self._stream is None or self._shards[-1][1] >= TOKENS_A_SHARD:
                 if self._stream is not None:
                     self._stream.close()
@@ -73,9 +74,10 @@ class Writer:
                 self._stream = open(self._folder / name, "wb")  # noqa: SIM115 - closed by close()
                 self._shards.append((name, 0))
             name, size = self._shards[-1]
-            piece, array = np.split(array, [TOKENS_A_SHARD - size])
-            self._stream.write(piece.astype(self._dtype).tobytes())
-            self._shards[-1] = (name, size + len(piece))
+            piece = tokens[: (TOKENS_A_SHARD - size) * width]
+            tokens = tokens[len(piece) :]
+            self._stream.write(piece)
+            self._shards[-1] = (name, size + len(piece) // width)
 
     def close(self, facts: dict[str, Any]) -> None:
         """Write the manifest, last of all."""
@@ -83,7 +85,7 @@ class Writer:
             stream.close()
         manifest = {
             **facts,
-            "dtype": self._dtype.name,
+            "dtype": self._encoder.dtype.name,
             "vocabulary": self._encoder.size,
             "shards": self._shards,
             "documents": self.documents,
@@ -93,6 +95,32 @@ class Writer:
             "checksums": {path.name: checksum(path) for path in sorted(self._folder.iterdir())},
         }
         (self._folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """A group of documents as tokens.
+
+    Attributes:
+        tokens: of one document after the other, as the bytes of an array of the encoder's type.
+        sizes: (documents,) int64, tokens in each.
+        words: (documents,) int64, words in each.
+        empty: documents that were left out.
+    """
+
+    tokens: bytes
+    sizes: np.ndarray
+    words: np.ndarray
+    empty: int
+
+
+def encoded(encoder: Encoder, texts: list[str]) -> Encoded:
+    """Documents as tokens; empty ones are counted and left out."""
+    kept = [text for text in texts if text.strip()]
+    arrays = encoder.encode(kept)
+    sizes = np.array([len(array) for array in arrays], dtype=np.int64)
+    words = np.array([len(text.split()) for text in kept], dtype=np.int64)
+    return Encoded(b"".join(array.data for array in arrays), sizes, words, len(texts) - len(kept))
 
 
 def batched(documents: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

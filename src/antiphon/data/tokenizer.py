@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from antiphon.config import Config, UserError
 from antiphon.data import words
+from antiphon.data.word_cache import WordCache, word_cache
 from antiphon.files import checksum
 
 PAD, BOS, EOS, MASK = "[PAD]", "[BOS]", "[EOS]", "[MASK]"
@@ -159,10 +160,22 @@ class Encoder:
         """
         return words.find(self.fast)
 
+    @property
+    def dtype(self) -> np.dtype:
+        """The smallest type that holds every id."""
+        return np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
+
+    @cached_property
+    def _cache(self) -> WordCache | None:
+        return word_cache(self.fast, self.dtype)
+
     def encode(self, texts: list[str]) -> list[np.ndarray]:
-        """One int64 array a text: [BOS] tokens [EOS]."""
+        """One array of `dtype` a text: [BOS] tokens [EOS]."""
+        if self._cache is not None:
+            first, last = (np.array([index], self.dtype).tobytes() for index in (self.bos, self.eos))
+            return [np.frombuffer(first + self._cache.encode(text) + last, self.dtype) for text in texts]
         encodings = self.fast.encode_batch_fast(texts, add_special_tokens=False)
-        return [np.array([self.bos, *encoding.ids, self.eos]) for encoding in encodings]
+        return [np.array([self.bos, *encoding.ids, self.eos], self.dtype) for encoding in encodings]
 
 
 def _existing(folder: Path, name: str) -> Path:
