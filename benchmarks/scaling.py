@@ -14,15 +14,15 @@ import dataclasses
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
+from made import stored
 
 from antiphon.data.batches import Batches, TokenBatch
 from antiphon.data.layout import Contiguous, Source
-from antiphon.data.shards import Shards, Writer
 from antiphon.draws import generator
 from antiphon.machine import Machine
 from antiphon.model import build
@@ -37,6 +37,7 @@ from antiphon.train.optimizer import adamw
 
 CPU = torch.device("cpu")
 MEAN_DOCUMENT = 300
+VOCABULARY = 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,15 +49,12 @@ class Point:
     layers: int = 4
 
 
-@dataclasses.dataclass(frozen=True)
-class Ready:
-    """Stands where the tokenizer would: each text is one document of random tokens."""
-
-    size: int = 8192
-
-    def encode(self, texts: list[str]) -> list[np.ndarray]:
-        draws = generator(0, "scaling", len(texts))
-        return [draws.integers(4, self.size, int(size)) for size in draws.integers(20, 2 * MEAN_DOCUMENT, len(texts))]
+def documents(size: int) -> Iterator[list[np.ndarray]]:
+    """About `size` tokens in documents of 20 to 580, a thousand at a time."""
+    draws = generator(0, "scaling", size)
+    for first in range(0, -(-size // MEAN_DOCUMENT), 1000):
+        lengths = draws.integers(20, 2 * MEAN_DOCUMENT - 20, min(1000, -(-size // MEAN_DOCUMENT) - first))
+        yield np.split(draws.integers(4, VOCABULARY, lengths.sum()), lengths.cumsum()[:-1])
 
 
 def main() -> None:
@@ -105,17 +103,17 @@ def main() -> None:
 def training(point: Point) -> Callable[[], int]:
     """Something that trains one step and tells how many tokens that was."""
     precision = parallel.precision(Machine(device="cpu"))
-    learner = Learner(build.build(Model(layers=point.layers), 8192, 0))
+    learner = Learner(build.build(Model(layers=point.layers), VOCABULARY, 0))
     build.use_kernel(learner.network, choose_kernel(CPU, precision, point.length))
     optimizer = adamw(learner, weight_decay=0.1, betas=(0.9, 0.95), epsilon=1e-8)
     rows = point.tokens // point.length
     draws = generator(0, "scaling rows", point.length)
-    documents = np.cumsum(draws.random((rows, point.length)) < 1 / MEAN_DOCUMENT, axis=1)
-    begins = np.where(np.diff(documents, axis=1, prepend=-1) != 0, np.arange(point.length), 0)
+    numbers = np.cumsum(draws.random((rows, point.length)) < 1 / MEAN_DOCUMENT, axis=1)
+    begins = np.where(np.diff(numbers, axis=1, prepend=-1) != 0, np.arange(point.length), 0)
     positions = np.arange(point.length) - np.maximum.accumulate(begins, axis=1)
-    batch = TokenBatch(draws.integers(4, 8192, documents.shape), documents, positions)
+    batch = TokenBatch(draws.integers(4, VOCABULARY, numbers.shape), numbers, positions)
     objective = Schedule.parse("mlm(0.3)").phases[0].objective.at(0.0)
-    (asked,) = objective(batch, Vocabulary(8192, 3, (0, 1, 2, 3)), 0, 0)
+    (asked,) = objective(batch, Vocabulary(VOCABULARY, 3, (0, 1, 2, 3)), 0, 0)
     tensors = [torch.from_numpy(part) for part in (asked.inputs, asked.labels, asked.documents, asked.positions)]
 
     def step() -> int:
@@ -131,11 +129,8 @@ def training(point: Point) -> Callable[[], int]:
 
 def reading(size: int, folder: Path) -> Callable[[], int]:
     """Something that reads 64 batches from places all over a corpus and tells how many tokens that was."""
-    with Writer(folder, Ready()) as writer:  # pyright: ignore[reportArgumentType]
-        for _ in range(-(-size // (MEAN_DOCUMENT * 1000))):
-            writer.add(["text"] * min(1000, -(-size // MEAN_DOCUMENT)))
-        writer.close({"tokenizer_hash": ""})
-    batches = Batches((Source(Contiguous(Shards.open(folder, ""), 256)),), 256, 0, 0)
+    shards = stored(documents(size), VOCABULARY, folder)
+    batches = Batches((Source(Contiguous(shards, 256)),), 256, 0, 0)
 
     def read() -> int:
         for step in range(64):

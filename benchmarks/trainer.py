@@ -241,10 +241,10 @@ def theirs(name: str, case: Case, turns: Turns, folder: Path) -> None:
 
 def ours(name: str, case: Case, turns: Turns, folder: Path) -> None:
     import torch
+    from made import stored
 
     from antiphon.data.batches import Batches
     from antiphon.data.layout import Contiguous, Source
-    from antiphon.data.shards import Shards, Writer
     from antiphon.model import build
     from antiphon.model.attention import Attention, choose_kernel
     from antiphon.model.compiled import compile_learner
@@ -257,20 +257,7 @@ def ours(name: str, case: Case, turns: Turns, folder: Path) -> None:
     from antiphon.train.optimizer import adamw
     from antiphon.train.parallel import autocast
 
-    class Ready:
-        """Stands where the tokenizer would: the documents are token ids already."""
-
-        size = case.vocabulary
-
-        def encode(self, texts: list[str]):
-            import numpy as np
-
-            return [np.array(text.split(), dtype=np.int64) for text in texts]
-
-    with Writer(folder / "shards", Ready()) as writer:  # pyright: ignore[reportArgumentType]
-        writer.add([" ".join(map(str, document)) for document in documents(case)])
-        writer.close({"tokenizer_hash": ""})
-    shards = Shards.open(folder / "shards", "")
+    shards = stored([list(documents(case))], case.vocabulary, folder / "shards")
     batches = Batches((Source(Contiguous(shards, case.length)),), case.length, 0, 0)
     objective = Schedule.parse(case.objective).phases[0].objective.at(0.0)
     vocabulary = Vocabulary(case.vocabulary, 3, (0, 1, 2, 3))
