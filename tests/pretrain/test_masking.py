@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from antiphon.data.batches import TokenBatch
 from antiphon.pretrain.grain import GeometricSpans, Grain, Spans, Tokens, Words
 from antiphon.pretrain.masking import MLM, MNTP, Fate
 from antiphon.pretrain.objective import BIDIRECTIONAL, IGNORE, Ratio
@@ -16,6 +17,11 @@ from tests import tiny
 from tests.pretrain.asking import VOCABULARY, askable, packed
 
 GRAINS: list[Grain] = [Tokens(), Words(), Spans(1, 3), Spans(5, 5), GeometricSpans(3), GeometricSpans(5, 10)]
+
+# Documents without specials, and one that has them within.
+BARE = tiny.token_batch([[7, 6, 5] * 3] * 64, 64)
+SPRINKLED = tiny.token_batch([[64]] * 64, 64)
+SPRINKLED.tokens[:, 3::5] = 2
 
 # One by one
 
@@ -133,8 +139,8 @@ def test_every_askable_token_is_asked_with_the_ratio_wherever_it_stands(grain: G
 
 
 @pytest.mark.parametrize("grain", GRAINS[1:], ids=str)
-def test_a_group_is_asked_whole_and_ends_at_documents_and_specials(grain: Grain) -> None:
-    batch = packed(rows=64)
+@pytest.mark.parametrize("batch", [packed(), BARE, SPRINKLED], ids=["around", "none", "within"])
+def test_a_group_is_asked_whole_and_ends_at_documents_and_specials(grain: Grain, batch: TokenBatch) -> None:
     free = askable(batch)
     starts = grain.starts(batch, VOCABULARY, 2, 3)
     assert starts is not None

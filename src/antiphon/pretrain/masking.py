@@ -132,8 +132,8 @@ def _leaders(starts: np.ndarray | None, batch: TokenBatch, free: np.ndarray) -> 
     """(B, T): for each token the place, among all B * T, of the first token of its group; None if that is itself."""
     if starts is None:
         return None
+    # A special token within a document ends a group: it leads the next one, though it is never asked itself.
     starts = starts | piece_starts(batch.documents) | ~free
-    starts[:, 1:] |= ~free[:, :-1]
     places = np.where(starts.ravel(), np.arange(starts.size), 0)
     return np.maximum.accumulate(places).reshape(starts.shape)
 
