@@ -36,10 +36,11 @@ EVERY = [
     "prefix(0.5)",
     "prefix(0.75)",
     "prefix(0.6 -> 0.2)",
+    "cmlm",
 ]
 """Each objective in its forms, mixtures aside. A new objective goes here, and all general rules are held against it."""
 
-IN_PLACE = ("mlm",)
+IN_PLACE = ("mlm", "cmlm")
 """Those whose token t is answered at t; in the others it is answered at t - 1."""
 
 

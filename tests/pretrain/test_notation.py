@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from antiphon.config import UserError
 from antiphon.pretrain.amount import Amount, Unit
 from antiphon.pretrain.causal import CLM, Prefix
+from antiphon.pretrain.cmlm import CMLM
 from antiphon.pretrain.config import Pretrain
 from antiphon.pretrain.grain import GeometricSpans, Grain, Spans, Tokens, Words
 from antiphon.pretrain.masking import MLM, MNTP, Fate
@@ -84,6 +85,7 @@ SIMPLE: st.SearchStrategy[Objective] = st.one_of(
     st.builds(MLM, RAMPS, FATES, GRAINS),
     st.builds(MNTP, RAMPS, FATES, GRAINS),
     st.builds(Prefix, RAMPS),
+    st.just(CMLM()),
 )
 OBJECTIVES: st.SearchStrategy[Objective] = st.one_of(
     SIMPLE,
@@ -172,7 +174,7 @@ def test_any_run_reads_back_from_its_json(schedule: Schedule) -> None:
         ("«25x» clm", "not an amount"),
         ("25% clm > «6epochs» mlm(0.4)", "not an amount"),
         ("clm «clm»", "expected '>' or the end"),
-        ("25% clm > «»", "expected an objective (clm, mlm, mntp, prefix, mix)"),
+        ("25% clm > «»", "expected an objective (clm, mlm, mntp, prefix, cmlm, mix)"),
         ("«»", "expected an objective"),
         ("25% «>» 75% clm", "expected an objective"),
         ("mix(clm«»)", "expected ':' and a weight after each objective"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from antiphon.pretrain import amount as amounts
 from antiphon.pretrain.amount import Amount
 from antiphon.pretrain.causal import CLM, Prefix
+from antiphon.pretrain.cmlm import CMLM
 from antiphon.pretrain.masking import MLM, MNTP
 from antiphon.pretrain.mixture import Mixture
 from antiphon.pretrain.objective import Objective
 from antiphon.pretrain.reader import Reader
 from antiphon.pretrain.schedule import Cycle, LengthError, Phase, Schedule, check
 
-OBJECTIVES: tuple[type[Objective], ...] = (CLM, MLM, MNTP, Prefix, Mixture)
+OBJECTIVES: tuple[type[Objective], ...] = (CLM, MLM, MNTP, Prefix, CMLM, Mixture)
 
 
 def parse(text: str) -> Schedule:
