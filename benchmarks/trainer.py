@@ -1,6 +1,6 @@
 """Tokens per second of this package's training against the Hugging Face Trainer: same model, tokens and threads.
 
-    python benchmarks/trainer.py [--vocabulary 16384 131072] [--objective mlm clm] [--rounds 5] [--threads 2] [--tiny]
+    python benchmarks/trainer.py [--vocabulary 16384 131072] [--objective "mlm(0.3)" clm] [--factors] [--tiny]
 
 Every contestant is a process of its own, which trains a few steps when it is its turn and sleeps otherwise. In each
 round all take a turn; what is printed is the median over rounds of the ratio within a round. The Trainer gets
@@ -32,6 +32,15 @@ CONTESTANTS = {
     "ours": "ours, bfloat16, compiled, keeping freed memory",
     "lean": "bare loop, the same arithmetic",
 }
+FACTORS = {
+    "without memory": "ours, without keeping freed memory",
+    "without compile": "ours, not compiled",
+    "without kernel": "ours, attention by SDPA with a mask",
+    "without last layer": "ours, with all places in the last layer",
+    "without masked logits": "ours, with logits for all places (and all of the last layer)",
+    "without bf16": "ours, in float32",
+}
+"""Ours, less one thing each."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +95,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--factors", action="store_true", help="ours against ours less one thing each")
     parser.add_argument("--cpu-time", action="store_true", help="of a machine with other work; with one thread only")
     parser.add_argument("--tiny", action="store_true", help="seconds instead of minutes, to see that it works")
     parser.add_argument("--contestant", help=argparse.SUPPRESS)
@@ -104,7 +114,7 @@ def main() -> None:
         work(choice.contestant, cases[0])
         return
     for case in cases:
-        compare(case, choice.only, choice.rounds)
+        compare(case, ["ours", *FACTORS] if choice.factors else choice.only, choice.rounds)
 
 
 def compare(case: Case, names: list[str], rounds: int) -> None:
@@ -130,7 +140,7 @@ def compare(case: Case, names: list[str], rounds: int) -> None:
                 print("go", file=workers[name].stdin, flush=True)
                 times[name].append(turn(workers[name]))
     tokens = case.rows * case.length * case.steps
-    references = [name for name in names if name.startswith("trainer")]
+    references = [name for name in names if name.startswith("trainer")] or ["ours"]
     print("| | tokens/s |" + "".join(f" x {name} |" for name in references))
     print("|---|---|" + "---|" * len(references))
     for name in names:
@@ -139,14 +149,16 @@ def compare(case: Case, names: list[str], rounds: int) -> None:
             for reference in references
         ]
         cells = "".join(f" {ratio:.2f} |" for ratio in ratios)
-        print(f"| {CONTESTANTS[name]} | {tokens / statistics.median(times[name]):,.0f} |{cells}", flush=True)
+        print(
+            f"| {(CONTESTANTS | FACTORS)[name]} | {tokens / statistics.median(times[name]):,.0f} |{cells}", flush=True
+        )
     if "ours" in times and "lean" in times:
         house = statistics.median(lean / ours for lean, ours in zip(times["lean"], times["ours"], strict=True))
         print(f"ours is {house:.3f} x the bare loop")
 
 
 def warmup(name: str) -> int:
-    return 3 if name in ("ours", "lean", "trainer bf16 compile") else 2
+    return 2 if name in ("trainer fp32", "trainer bf16", "ours fp32", "ours bf16", "without compile") else 3
 
 
 @contextlib.contextmanager
@@ -246,8 +258,9 @@ def ours(name: str, case: Case, turns: Turns, folder: Path) -> None:
     from antiphon.data.batches import Batches
     from antiphon.data.layout import Contiguous, Source
     from antiphon.model import build
-    from antiphon.model.attention import Attention, choose_kernel
+    from antiphon.model.attention import Attention, Kernel, choose_kernel
     from antiphon.model.compiled import compile_learner
+    from antiphon.model.cross_entropy import linear_cross_entropy
     from antiphon.model.loss import Learner, Loss
     from antiphon.model.presets import Model
     from antiphon.pretrain.objective import LMBatch, Vocabulary
@@ -261,11 +274,13 @@ def ours(name: str, case: Case, turns: Turns, folder: Path) -> None:
     batches = Batches((Source(Contiguous(shards, case.length)),), case.length, 0, 0)
     objective = Schedule.parse(case.objective).phases[0].objective.at(0.0)
     vocabulary = Vocabulary(case.vocabulary, 3, (0, 1, 2, 3))
-    device, precision = torch.device("cpu"), torch.float32 if "fp32" in name else torch.bfloat16
+    device, precision = torch.device("cpu"), torch.float32 if name in ("ours fp32", "without bf16") else torch.bfloat16
     learner = Learner(build.build(Model(**case.shape), case.vocabulary, 0))
-    build.use_kernel(learner.network, choose_kernel(device, precision, case.length))
-    if name in ("ours", "lean"):
+    kernel = Kernel.SDPA if name == "without kernel" else choose_kernel(device, precision, case.length)
+    build.use_kernel(learner.network, kernel)
+    if name not in ("ours fp32", "ours bf16", "without memory"):
         keep_freed_memory()
+    if name not in ("ours fp32", "ours bf16", "without compile"):
         compile_learner(learner)
     optimizer = adamw(learner, weight_decay=0.01, betas=(0.9, 0.999), epsilon=1e-8)
 
@@ -277,7 +292,21 @@ def ours(name: str, case: Case, turns: Turns, folder: Path) -> None:
 
     def loss(model: torch.nn.Module, micro: LMBatch) -> Loss:
         with autocast(device, precision):
+            if name in ("without last layer", "without masked logits"):
+                return Loss(whole(*tensors(micro), Attention(micro.attention)), micro.count)
             return Loss(model(*tensors(micro), Attention(micro.attention)), micro.count)
+
+    def whole(
+        inputs: torch.Tensor, labels: torch.Tensor, numbers: torch.Tensor, places: torch.Tensor, attention: Attention
+    ) -> torch.Tensor:
+        hidden = build.encode(learner.network, inputs, numbers, places, attention).flatten(0, 1)
+        answers = labels.flatten()
+        if name == "without masked logits":
+            answers = torch.where(answers < 0, inputs.flatten(), answers)
+        asked = (answers >= 0).nonzero().squeeze(1)
+        return linear_cross_entropy(
+            hidden[asked], build.output_matrix(learner.network), answers[asked], 0.0, learner.softmax
+        )
 
     if name == "lean":
         ready = [

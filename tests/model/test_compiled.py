@@ -91,6 +91,22 @@ def test_nothing_is_compiled_again_after_the_first_steps(
         assert float((one.grad - other.grad).norm()) < tolerance * max(1.0, float(one.grad.norm()))
 
 
+def test_flash_attention_is_not_compiled_again_for_another_number_of_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stand_in(
+        query: Tensor, key: Tensor, value: Tensor, borders: Tensor, longest: int, causal: bool, scale: float
+    ) -> Tensor:
+        return (query + key) * value * scale * borders[1] * longest
+
+    monkeypatch.setattr(build, "flash_kernel", lambda: stand_in)
+    made = learner(Kernel.FLASH, monkeypatch)
+    compile_learner(made, BACKEND)
+    graphs = []
+    for step in range(8):
+        made(*micro_batch(step, ("clm", "mlm(0.4)")[step % 2])).backward()
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[1] == graphs[-1] > 0
+
+
 def test_layers_share_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
     made = learner(Kernel.MATMUL, monkeypatch)
     compile_learner(made, BACKEND)

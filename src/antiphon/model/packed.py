@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -45,9 +44,12 @@ def borders(documents: Tensor) -> Tensor:
     return found
 
 
-@functools.cache
 def flash_kernel() -> Flash | None:
     """Flash attention for documents of any length: torch's own, else flash-attn's when installed, else None."""
+    return _FLASH
+
+
+def _found() -> Flash | None:
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
@@ -74,6 +76,10 @@ def flash_kernel() -> Flash | None:
         return output
 
     return own
+
+
+# Looked for here and not when it is called, which may be in code that is being compiled.
+_FLASH = _found()
 
 
 @dataclasses.dataclass(frozen=True)
