@@ -8,6 +8,8 @@ from pydantic import Field
 
 from antiphon.config import Config
 
+TrackerName = Literal["tensorboard", "trackio", "wandb"]
+
 
 class Machine(Config):
     """The part of the settings that may change the speed and the last bit of a result, but not its meaning.
@@ -18,6 +20,7 @@ class Machine(Config):
         precision: arithmetic of the forward pass; "auto" asks the processor (see train.parallel.precision).
         device: "auto" takes CUDA when there is one.
         micro_batch_rows: rows a device computes at once; 0 means the whole batch.
+        trackers: where the reports of pretraining go besides their JSON lines; each needs its library.
         save_seconds: a running job saves its state this often, so that a crash costs at most that much.
     """
 
@@ -26,4 +29,5 @@ class Machine(Config):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     micro_batch_rows: int = Field(default=0, ge=0)
+    trackers: tuple[TrackerName, ...] = ()
     save_seconds: float = Field(default=20.0, gt=0)
