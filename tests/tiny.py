@@ -82,7 +82,7 @@ def pretrain(schedule: str, budget: str | None = "8 steps", changes: Mapping[str
 
 def course(run: Pretrain, prepared: Prepared) -> Course:
     """A run on the tiny corpus, step by step."""
-    return Course(run, CORPUS, supply(prepared.folder, [1], Packing.CONTIGUOUS, run.batch.block))
+    return Course(run, CORPUS, supply(prepared.folder, [1], run.batch.packing, run.batch.block))
 
 
 def plan(study: Study, prepared: Prepared) -> Plan:

@@ -238,3 +238,24 @@ def test_a_missing_beginning_is_said(prepared: Prepared, tmp_path: Path) -> None
     segment = tiny.stretch(course(prepared), tmp_path, "run", 2, 8, tmp_path / "nowhere")
     with pytest.raises(UserError, match="not a complete checkpoint"):
         tiny.train(segment, prepared)
+
+
+@pytest.mark.parametrize("packing", ["contiguous", "documents", "pieces"])
+@pytest.mark.parametrize("schedule", ["prefix(0.5)", "mix(clm: 1, prefix(0.5): 1, mlm(0.3, spans 1-3): 2)", "cmlm"])
+def test_every_packing_trains_under_rows_that_change(
+    packing: str, schedule: str, prepared: Prepared, tmp_path: Path
+) -> None:
+    batch = {"rows": "50% 2 > 4", "length": "50% 16 > 32", "packing": packing}
+    found = tiny.course(tiny.pretrain(schedule, "6 steps", {"batch": batch}), prepared)
+    segment = tiny.stretch(found, tmp_path, "whole")
+    tiny.train(segment, prepared)
+    losses = [loss for line in log.read(segment.log) for loss in line["loss"].values()]
+    assert losses
+    assert all(0 < loss < 20 for loss in losses)
+
+
+def test_reports_go_to_the_trackers_that_were_asked_for(prepared: Prepared, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    segment = tiny.stretch(tiny.course(tiny.pretrain("clm", "6 steps"), prepared), tmp_path, "whole")
+    tiny.train(segment, prepared, tiny.MACHINE.model_copy(update={"trackers": ("tensorboard",)}))
+    assert list((segment.log.parent / "trackers" / "whole").glob("events.*"))

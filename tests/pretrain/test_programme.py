@@ -73,4 +73,4 @@ def test_a_batch_says_what_its_rows_may_be() -> None:
         Batch.read({"length": "50% 4 > 50% 16"})
     assert Batch.read({"length": "70% 128 > 20% 512 > 256"}).block == 512
     # A number stays a number in files and fingerprints.
-    assert Batch().model_dump(mode="json") == {"rows": 32, "length": 128}
+    assert Batch().model_dump(mode="json") == {"rows": 32, "length": 128, "packing": "contiguous"}

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from antiphon.config import Config, fingerprint
 from antiphon.data.corpus import Corpus
+from antiphon.data.layout import Packing
 from antiphon.data.supply import Supply
 from antiphon.data.tokenizer import Tokenizer
 from antiphon.model.presets import Model
@@ -26,10 +27,13 @@ class Batch(Config):
     Attributes:
         rows: B: a number, or a programme of numbers such as "20% 8 -> 32 > 32".
         length: T: a number, or a programme such as "70% 128 > 20% 256 > 10% 512".
+        packing: how documents come into rows: the text cut wherever a row ends, whole documents packed, or pieces of
+            random length packed; see `data.layout`.
     """
 
     rows: Programme = Programme.parse(32)
     length: Programme = Programme.parse(128)
+    packing: Packing = Packing.CONTIGUOUS
 
     @field_validator("length")
     @classmethod
@@ -225,6 +229,8 @@ class Course:
         """What holds for every step; values left at their defaults are left out, so a new field changes nothing."""
         run = self.run
         kept = run.model_dump(mode="json", include={"model", "optimizer", "seed"}, exclude_defaults=True)
+        if run.batch.packing is not Packing.CONTIGUOUS:
+            kept["packing"] = run.batch.packing.value
         return {**kept, "block": run.batch.block}
 
     def _trace(self) -> np.ndarray:

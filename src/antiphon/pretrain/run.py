@@ -26,6 +26,7 @@ from antiphon.train import checkpoint, optimizer, parallel
 from antiphon.train.log import Log
 from antiphon.train.loop import Diverged, Progress, train
 from antiphon.train.parallel import Parallel
+from antiphon.train.trackers import open_trackers, scalars
 
 REPORTS_A_RUN = 80
 
@@ -68,6 +69,8 @@ def run(
     finally:
         if trainer.log is not None:
             trainer.log.close()
+        for tracker in trainer.trackers:
+            tracker.close()
     if ranks.rank == 0 and segment.partial.is_dir():
         shutil.rmtree(segment.partial)
 
@@ -92,7 +95,7 @@ class _Trainer:
         self.vocabulary = Vocabulary.of(encoder)
         shape = course.run.batch
         corpora = sources(
-            prepared.shards["train"], [course.run.corpus.weight], Packing.CONTIGUOUS, shape.block, lambda note: None
+            prepared.shards["train"], [course.run.corpus.weight], shape.packing, shape.block, lambda note: None
         )
         self.batches = Batches(corpora, shape.block, encoder.pad, course.run.seed)
         self.device = parallel.device(machine)
@@ -109,6 +112,10 @@ class _Trainer:
             checkpoint.restore_optimizer(origin, self.optimizer)
         # One writer: a second one would replace the file under the first one's hands.
         self.log = Log(segment.log, self.step) if ranks.rank == 0 else None
+        names = machine.trackers if ranks.rank == 0 else ()
+        folder = segment.log.parent / "trackers"
+        known = course.run.model_dump(mode="json")
+        self.trackers = open_trackers(names, folder, "antiphon", segment.target.name, known, self.step)
         self.held_out = held_out_batches(course, prepared)
         self.saved = self.reported_at = time.monotonic()
         self.reported_step = self.step
@@ -145,6 +152,8 @@ class _Trainer:
         return _divided(mine, self.machine.micro_batch_rows)
 
     def tokens_seen(self, step: int) -> int:
+        if self.course.run.batch.packing is not Packing.CONTIGUOUS:
+            return round(self.course.tokens(step))
         return self.batches.tokens_seen(int(self.course.pace.slots[step]))
 
     def loss(self, model: nn.Module, micro: LMBatch) -> Loss:
@@ -153,7 +162,8 @@ class _Trainer:
             self.tensor(array) for array in (micro.inputs, micro.labels, micro.documents, micro.positions)
         )
         with parallel.autocast(self.device, self.precision):
-            return language_modelling(model, inputs, labels, documents, positions, Attention(micro.attention))
+            opened = None if micro.opened is None else self.tensor(micro.opened)
+            return language_modelling(model, inputs, labels, documents, positions, Attention(micro.attention), opened)
 
     def tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -199,6 +209,8 @@ class _Trainer:
         self.sums, self.reported_at, self.reported_step = {}, now, done.step
         if self.log is not None:
             self.log.write(line)
+            for tracker in self.trackers:
+                tracker.write(done.step, scalars(line))
             phase = self.course.spans.index(self.course.span(done.step - 1)) + 1
             self.progress({**line, "steps": self.course.steps, "phase": phase, "phases": len(self.course.spans)})
 

@@ -14,7 +14,6 @@ from antiphon.config import UserError, nearest
 from antiphon.data import docstrings
 from antiphon.data import prepare as preparation
 from antiphon.data.corpus import POCKET
-from antiphon.data.layout import Packing
 from antiphon.data.supply import supply
 from antiphon.files import write_json, write_text
 from antiphon.finetune import catalog
@@ -204,7 +203,7 @@ def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
         )
     facts = preparation.facts(folder)
     data = revision(study.finetune.tasks, study.finetune.data, space.root)
-    held = supply(folder, [pretrain.corpus.weight], Packing.CONTIGUOUS, pretrain.batch.block)
+    held = supply(folder, [pretrain.corpus.weight], pretrain.batch.packing, pretrain.batch.block)
     return make_plan(study, identity, int(facts["vocabulary"]), held, data), facts
 
 

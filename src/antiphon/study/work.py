@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from antiphon.data.layout import Packing
 from antiphon.data.prepare import Prepared
 from antiphon.data.supply import supply
 from antiphon.finetune.run import finetune
@@ -42,7 +41,7 @@ def _pretrain(work: PretrainWork, machine: Machine, report: Report, stopped: Cal
     space = Workspace(work.workspace)
     folder = space.corpus(work.corpus)
     course = Course(
-        work.run, work.corpus, supply(folder, [work.run.corpus.weight], Packing.CONTIGUOUS, work.run.batch.block)
+        work.run, work.corpus, supply(folder, [work.run.corpus.weight], work.run.batch.packing, work.run.batch.block)
     )
     segment = Segment(
         course,
