@@ -6,12 +6,15 @@ import contextlib
 import multiprocessing
 from pathlib import Path
 
+from antiphon.machine import Machine
 from antiphon.pretrain.run import Interrupted
 from antiphon.pretrain.segment import Segment
 from tests import tiny
 
 
-def train(segment: Segment, corpus: Path, meeting: Path, world: int, interrupt_at: int = 0) -> None:
+def train(
+    segment: Segment, corpus: Path, meeting: Path, world: int, interrupt_at: int = 0, machine: Machine = tiny.MACHINE
+) -> None:
     """Train a segment on `world` ranks over gloo.
 
     Args:
@@ -20,12 +23,13 @@ def train(segment: Segment, corpus: Path, meeting: Path, world: int, interrupt_a
         meeting: a new file through which the ranks find each other.
         world: R.
         interrupt_at: the step after which the first rank is asked to stop; 0 never asks.
+        machine: where.
     """
     context = multiprocessing.get_context("forkserver")
     # The same server that the launcher's workers come from, so that it is started once in a session.
     context.set_forkserver_preload(["antiphon.study.work"])
     processes = [
-        context.Process(target=_rank, args=(segment, corpus, meeting, rank, world, interrupt_at), daemon=True)
+        context.Process(target=_rank, args=(segment, corpus, meeting, rank, world, interrupt_at, machine), daemon=True)
         for rank in range(world)
     ]
     for process in processes:
@@ -38,7 +42,9 @@ def train(segment: Segment, corpus: Path, meeting: Path, world: int, interrupt_a
     assert codes == [0] * world
 
 
-def _rank(segment: Segment, corpus: Path, meeting: Path, rank: int, world: int, interrupt_at: int) -> None:
+def _rank(
+    segment: Segment, corpus: Path, meeting: Path, rank: int, world: int, interrupt_at: int, machine: Machine
+) -> None:
     import torch
     import torch.distributed as distributed
 
@@ -49,6 +55,6 @@ def _rank(segment: Segment, corpus: Path, meeting: Path, rank: int, world: int, 
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world)
     try:
         with contextlib.suppress(Interrupted):
-            tiny.train(segment, Prepared.open(corpus), interrupt_at=interrupt_at, ranks=Parallel(rank, world))
+            tiny.train(segment, Prepared.open(corpus), machine, interrupt_at=interrupt_at, ranks=Parallel(rank, world))
     finally:
         distributed.destroy_process_group()

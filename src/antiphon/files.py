@@ -38,8 +38,9 @@ def new_directory(target: Path) -> Iterator[Path]:
         try:
             yield work
             for path in sorted(work.rglob("*")):
-                if path.is_file():
-                    _sync(path)
+                # Directories too: a name that did not reach the disk is a file that is not there after a power cut.
+                _sync(path)
+            _sync(work)
             try:
                 os.rename(work, target)
             except OSError:

@@ -81,9 +81,9 @@ def test_the_seed_determines_the_result_to_the_last_bit(scored: Callable[..., li
 def test_a_micro_batch_of_rows_changes_no_loss(scored: Callable[..., list[Score]], kind: Kind) -> None:
     one = task(kind, dataset(kind, 12))
     losses = []
-    for rows in (0, 3):
+    for tokens in (0, 100):
         TOLD.clear()
-        scored(one, MACHINE.model_copy(update={"micro_batch_rows": rows}), steps=10, learning_rate=1e-3)
+        scored(one, MACHINE.model_copy(update={"micro_batch_tokens": tokens}), steps=10, learning_rate=1e-3)
         losses.append([told["loss"] for told in TOLD])
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 

@@ -21,6 +21,7 @@ from antiphon.model.presets import Model
 from antiphon.pretrain import run as pretraining
 from antiphon.pretrain.config import Course
 from antiphon.pretrain.objective import LMBatch
+from antiphon.pretrain.pieces import Piece, pieces
 from antiphon.train import checkpoint, log
 from antiphon.train.loop import Progress, train
 from antiphon.train.optimizer import adamw
@@ -45,7 +46,7 @@ def test_an_update_is_the_same_for_any_micro_batch(prepared: Prepared, tmp_path:
     found = tiny.course(tiny.pretrain(schedule, "4 steps", SEVEN), prepared)
     losses = {}
     for size in (0, 1, 3, 5, 7, 100):
-        machine = tiny.MACHINE.model_copy(update={"micro_batch_rows": size})
+        machine = tiny.MACHINE.model_copy(update={"micro_batch_tokens": 32 * size})
         once, whole = tiny.stretch(found, tmp_path, f"{size} once", 0, 1), tiny.stretch(found, tmp_path, f"{size}")
         tiny.train(once, prepared, machine)
         tiny.train(whole, prepared, machine)
@@ -72,10 +73,9 @@ def test_an_update_is_the_same_for_one_and_for_two_ranks(prepared: Prepared, tmp
 
 
 def _trainer(prepared: Prepared, folder: Path, found: Course, machine: Machine) -> pretraining._Trainer:
-    segment = tiny.stretch(found, folder, f"micro {machine.micro_batch_rows}")
+    segment = tiny.stretch(found, folder, f"micro {machine.micro_batch_tokens}")
     trainer = pretraining._Trainer(segment, prepared, machine, Parallel(), lambda facts: None, lambda: False)
-    assert trainer.log is not None
-    trainer.log.close()
+    trainer.close()
     return trainer
 
 
@@ -88,11 +88,11 @@ def test_the_validation_loss_is_the_training_loss_of_the_same_batch(prepared: Pr
     for name, parts in trainer.held_out.items():
         told: list[Progress] = []
         train(
-            trainer.model,
-            adamw(trainer.model, weight_decay=0.0, betas=(0.9, 0.95), epsilon=1e-8),
+            trainer.state.learner,
+            adamw(trainer.state.learner, weight_decay=0.0, betas=(0.9, 0.95), epsilon=1e-8),
             start=0,
             steps=1,
-            batches=lambda step, parts=parts: parts,
+            batches=lambda step, parts=parts: pieces(parts, tiny.MACHINE, Parallel()),
             count=lambda micro: micro.count,
             loss=trainer.loss,
             learning_rate=lambda step: 0.0,
@@ -101,7 +101,9 @@ def test_the_validation_loss_is_the_training_loss_of_the_same_batch(prepared: Pr
         )
         assert told[0].loss == pytest.approx(validation[name], rel=1e-6)
     divided = [
-        _trainer(prepared, tmp_path, found, tiny.MACHINE.model_copy(update={"micro_batch_rows": size})).validate()
+        _trainer(
+            prepared, tmp_path, found, tiny.MACHINE.model_copy(update={"micro_batch_tokens": 32 * size})
+        ).validate()
         for size in (1, 2, 5)
     ]
     for other in divided:
@@ -112,13 +114,13 @@ def test_validation_computes_no_more_rows_at_once_than_the_machine_allows(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = tiny.course(tiny.pretrain("clm", "8 steps", {"validation": {"rows": 7}}), prepared)
-    trainer = _trainer(prepared, tmp_path, found, tiny.MACHINE.model_copy(update={"micro_batch_rows": 2}))
+    trainer = _trainer(prepared, tmp_path, found, tiny.MACHINE.model_copy(update={"micro_batch_tokens": 64 + 31}))
     sizes = []
     real = trainer.loss
 
-    def counted(model: nn.Module, micro: LMBatch) -> Loss:
-        sizes.append(len(micro.inputs))
-        return real(model, micro)
+    def counted(model: nn.Module, piece: Piece) -> Loss:
+        sizes.append(len(piece.batch.inputs))
+        return real(model, piece)
 
     monkeypatch.setattr(trainer, "loss", counted)
     trainer.validate()
@@ -223,8 +225,8 @@ def test_reports_name_the_objective_and_its_loss(prepared: Prepared, tmp_path: P
 
 
 def test_a_run_that_diverges_is_said_and_keeps_its_last_state(prepared: Prepared, tmp_path: Path) -> None:
-    rate = {"learning_rate": {"peak": 1e30, "warmup": "1 steps", "decay": "1 steps"}}
-    found = tiny.course(tiny.pretrain("50% clm > 50% mlm(0.4)", "8 steps", rate), prepared)
+    changes = {"learning_rate": {"peak": 1e30, "warmup": "1 steps", "decay": "1 steps"}, "optimizer": {"bad_steps": 3}}
+    found = tiny.course(tiny.pretrain("50% clm > 50% mlm(0.4)", "8 steps", changes), prepared)
     segment = tiny.stretch(found, tmp_path, "diverging")
     with pytest.raises(UserError) as caught:
         tiny.train(segment, prepared)

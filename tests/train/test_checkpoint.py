@@ -14,7 +14,7 @@ from antiphon.model import build
 from antiphon.model.attention import Attention
 from antiphon.model.presets import Model
 from antiphon.train import checkpoint
-from antiphon.train.optimizer import adamw
+from antiphon.train.optimizer import Together, adamw
 from tests import tiny
 
 FILES = ["config.json", "generation_config.json", "model.safetensors", "run.json", "state.pt", "tokenizer.json"]
@@ -24,7 +24,7 @@ def _network() -> build.LanguageModel:
     return build.build(Model.read(tiny.MODEL), 100, 0)
 
 
-def _optimizer(model: build.LanguageModel) -> torch.optim.AdamW:
+def _optimizer(model: build.LanguageModel) -> Together:
     """An optimizer that has made three steps."""
     optimizer = adamw(model, weight_decay=0.1, betas=(0.9, 0.95), epsilon=1e-8)
     places = torch.arange(8)[None]
@@ -35,12 +35,13 @@ def _optimizer(model: build.LanguageModel) -> torch.optim.AdamW:
     return optimizer
 
 
-def _save(folder: Path) -> torch.optim.AdamW:
+def _save(folder: Path) -> Together:
     model = _network()
     optimizer = _optimizer(model)
     (folder.parent / "tokenizer.json").write_text("{}")
     facts = {"identity": "abc", "step": 3}
-    checkpoint.save(folder, lambda work: build.save(model, work), optimizer, [folder.parent / "tokenizer.json"], facts)
+    training = {"optimizer": checkpoint.optimizer_state(optimizer, model, keep=True)}
+    checkpoint.save(folder, lambda work: build.save(model, work), training, [folder.parent / "tokenizer.json"], facts)
     return optimizer
 
 
@@ -54,9 +55,10 @@ def test_a_checkpoint_holds_weights_optimizer_companions_and_facts(tmp_path: Pat
 
 def test_the_optimizer_comes_back_to_the_bit(tmp_path: Path) -> None:
     saved = _save(tmp_path / "state")
-    fresh = adamw(_network(), weight_decay=0.1, betas=(0.9, 0.95), epsilon=1e-8)
-    checkpoint.restore_optimizer(tmp_path / "state", fresh)
-    one, other = saved.state_dict(), fresh.state_dict()
+    model = _network()
+    fresh = adamw(model, weight_decay=0.1, betas=(0.9, 0.95), epsilon=1e-8)
+    checkpoint.restore_optimizer(checkpoint.read_training(tmp_path / "state")["optimizer"], fresh, model)
+    one, other = saved.parts[0].state_dict(), fresh.parts[0].state_dict()
     assert one["param_groups"] == other["param_groups"]
     assert one["state"].keys() == other["state"].keys() != set()
     for key, values in one["state"].items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.distributed as distributed
 from torch import nn
 
 from antiphon.config import UserError
@@ -22,19 +21,12 @@ def test_every_row_has_exactly_one_rank(rows: int, world: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_one_rank_alone_sums_nothing_up() -> None:
-    weight = nn.Parameter(torch.ones(2))
-    weight.grad = torch.tensor([1.0, 2.0])
-    Parallel().sum_gradients([weight, nn.Parameter(torch.ones(1))])
+def test_one_rank_alone_has_nothing_to_exchange() -> None:
+    layer = nn.Linear(2, 2)
     assert Parallel().sum(3.5) == 3.5
-    assert weight.grad.tolist() == [1.0, 2.0]
-
-
-def test_a_rank_without_a_gradient_adds_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    summed: list[list[float]] = []
-    monkeypatch.setattr(distributed, "all_reduce", lambda tensor: summed.append(tensor.tolist()))
-    Parallel(1, 2).sum_gradients([nn.Parameter(torch.ones(2))])
-    assert summed == [[0.0, 0.0]]
+    assert Parallel().sums(1.0, 2.0) == (1.0, 2.0)
+    assert Parallel().gather("a") == ["a"]
+    assert parallel.divided(layer, [], Machine(processes=4, parallel="fsdp"), Parallel()) is layer
 
 
 def test_precision_is_the_one_asked_for() -> None:

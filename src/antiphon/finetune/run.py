@@ -79,9 +79,9 @@ def score(
     dataset = _dataset(task, data, workspace)
     features = _features(task, data, workspace, _tokenizer(checkpoint), length)
     longest = max(int(one.rows.lengths.max()) for one in features.values())
-    network = Network(base, face.outputs(dataset), config.seed, config, _place(machine), longest)
+    network = Network(base, face.outputs(dataset), config.seed, config, _place(machine, longest), longest)
     try:
-        _train(network, face, features[Split.TRAIN], config, machine, progress)
+        _train(network, face, features[Split.TRAIN], config, machine, longest, progress)
         network.eval()
         with torch.inference_mode():
             values = face.evaluate(network, [features[split] for split in SCORED])
@@ -105,6 +105,7 @@ def _train(
     features: Any,
     config: Finetune,
     machine: Machine,
+    longest: int,
     progress: Callable[[dict[str, Any]], None],
 ) -> None:
     epoch = face.order(features, config.batch, generator(config.seed, "examples", 0))
@@ -123,7 +124,7 @@ def _train(
         adamw(network, weight_decay=config.weight_decay, betas=config.betas, epsilon=config.epsilon),
         start=0,
         steps=steps,
-        batches=lambda step: face.micro(batches[step], machine.micro_batch_rows),
+        batches=lambda step: face.micro(batches[step], machine.rows(longest)),
         count=lambda batch: face.count(features, batch),
         loss=lambda model, batch: face.loss(network, features, batch),
         learning_rate=learning_rate(config, steps),
@@ -132,10 +133,10 @@ def _train(
     )
 
 
-def _place(machine: Machine) -> Place:
+def _place(machine: Machine, longest: int) -> Place:
     where = device(machine)
     # A block fills the processor's caches on CPU, and the device on CUDA.
-    return Place(where, precision(machine), 4096 if where.type == "cpu" else 65536, machine.micro_batch_rows)
+    return Place(where, precision(machine), 4096 if where.type == "cpu" else 65536, machine.rows(longest))
 
 
 def _base(checkpoint: Path) -> build.LanguageModel:

@@ -100,14 +100,19 @@ def load(folder: Path) -> LanguageModel:
     return _with_last_layer(model)
 
 
-def save(model: PreTrainedModel, folder: Path) -> None:
+def save(model: PreTrainedModel, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
     """Write weights and config into a folder, in Hugging Face form.
+
+    Args:
+        model: the network.
+        folder: where.
+        weights: written in place of the model's own, by the names of its parameters.
 
     Raises:
         OSError: the disk is full or not writable.
     """
     try:
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, state_dict=weights)
     except SafetensorError as error:
         raise OSError(str(error)) from error
 
@@ -165,6 +170,21 @@ for _kernel in (Kernel.DOCUMENTS, Kernel.FLASH):
 def use_kernel(model: LanguageModel, kernel: Kernel) -> None:
     """Make the model compute attention with this kernel from now on."""
     model.set_attn_implementation(kernel.value)
+
+
+def layers(model: LanguageModel) -> list[nn.Module]:
+    """The layers, in order: what can be computed again, or gathered from its shards, one at a time."""
+    return list(model.model.layers)
+
+
+def outer(model: LanguageModel) -> list[Tensor]:
+    """The weights between tokens and hidden states: the embedding and the output matrix, which may be one."""
+    return [model.model.embed_tokens.weight, model.lm_head.weight]
+
+
+def checkpoint_activations(model: LanguageModel) -> None:
+    """Keep only each layer's input for the backward pass of training, and compute the rest again there."""
+    model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def encode(

@@ -120,20 +120,30 @@ class LearningRate(Config):
 
 
 class Optimizer(Config):
-    """AdamW.
+    """How gradients become an update.
 
     Attributes:
+        name: the rule; see train.optimizer.make. "lamb" and "stableadamw" need the extra `optimizers`.
         betas, epsilon, weight_decay, clip: the defaults are the MLM-vs-CLM study's (arXiv 2507.00994, Table 1).
         decay_all: decay norms and embeddings too, as the study's code does.
-        at_switch: keep the moments at the border of two phases, or start them anew.
+        at_switch: keep the moments at the border of two phases, or start them anew; averaged weights go on either way.
+        z_loss: weight of the squared log of the softmax's normaliser in the training loss, which the reported training
+            loss then contains and validation losses do not.
+        ema: decay of an exponential moving average of the weights (train.average), which a checkpoint then holds in
+            place of the last weights; 0 is off. Training and validation use the weights themselves.
+        bad_steps: a step whose loss or gradient is not finite is left out; so many in a row end the run.
     """
 
+    name: Literal["adamw", "lamb", "stableadamw", "muon"] = "adamw"
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
     epsilon: float = Field(default=1e-5, gt=0)
     weight_decay: float = Field(default=0.1, ge=0)
     clip: float = Field(default=1.0, gt=0)
     decay_all: bool = False
     at_switch: AtSwitch = AtSwitch.CONTINUE
+    z_loss: float = Field(default=0.0, ge=0)
+    ema: float = Field(default=0.0, ge=0, lt=1)
+    bad_steps: int = Field(default=5, ge=1)
 
 
 class Validation(Config):

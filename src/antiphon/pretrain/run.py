@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,15 @@ from antiphon.data.batches import Batches
 from antiphon.data.layout import Packing, sources
 from antiphon.data.prepare import Prepared
 from antiphon.machine import Machine
-from antiphon.model import build
-from antiphon.model.attention import Attention, choose_kernel
-from antiphon.model.loss import Loss, language_modelling
+from antiphon.model.attention import Attention
+from antiphon.model.loss import Loss
 from antiphon.pretrain.held_out import held_out_batches
-from antiphon.pretrain.objective import LMBatch, Vocabulary
-from antiphon.pretrain.segment import Segment, keep_newest, newest
-from antiphon.train import checkpoint, optimizer, parallel
+from antiphon.pretrain.objective import Vocabulary
+from antiphon.pretrain.pieces import Piece, pieces
+from antiphon.pretrain.segment import Segment, finish, newest, tidy
+from antiphon.pretrain.state import State
+from antiphon.pretrain.tally import Tally
+from antiphon.train import checkpoint, parallel
 from antiphon.train.log import Log
 from antiphon.train.loop import Diverged, Progress, train
 from antiphon.train.parallel import Parallel
@@ -49,34 +51,29 @@ def run(
         segment: what to train.
         prepared: the corpus.
         machine: where.
-        ranks: this process among others.
+        ranks: this process among others; all call this together, with the same segment on a disk they share.
         progress: told at each report.
         stopped: asked after every step whether to save and stop.
 
     Raises:
         Interrupted: `stopped` said so; the state is saved.
-        UserError: the loss or the gradient stopped being finite; the last good state is kept.
+        UserError: too many steps were not finite, or a state could not be written; the last saved state is kept.
     """
-    trainer = _Trainer(segment, prepared, machine, ranks, progress, stopped)
-    try:
-        trainer.train()
-    except Diverged as error:
-        raise UserError(
-            f"pretraining diverged: {error}. Phase: {segment.course.span(error.step).objective}; "
-            f"learning rate {segment.course.learning_rate(error.step):g}. Lower pretrain.learning_rate.peak or "
-            f"pretrain.optimizer.clip; the last saved state is kept."
-        ) from None
-    finally:
-        if trainer.log is not None:
-            trainer.log.close()
-        for tracker in trainer.trackers:
-            tracker.close()
-    if ranks.rank == 0 and segment.partial.is_dir():
-        shutil.rmtree(segment.partial)
+    with contextlib.closing(_Trainer(segment, prepared, machine, ranks, progress, stopped)) as trainer:
+        try:
+            trainer.train()
+        except Diverged as error:
+            raise UserError(
+                f"pretraining diverged: {error}. Phase: {segment.course.span(error.step).objective}; "
+                f"learning rate {segment.course.learning_rate(error.step):g}. Lower pretrain.learning_rate.peak or "
+                f"pretrain.optimizer.clip, or raise pretrain.optimizer.bad_steps; the last saved state is kept."
+            ) from None
+    if ranks.rank == 0:
+        finish(segment, machine)
 
 
 class _Trainer:
-    """The state of one segment's training; its methods are what the loop is given."""
+    """One segment's training; its methods are what the loop is given."""
 
     def __init__(
         self,
@@ -89,177 +86,163 @@ class _Trainer:
     ) -> None:
         self.segment, self.prepared, self.machine, self.ranks = segment, prepared, machine, ranks
         self.progress, self.stopped = progress, stopped
-        course = segment.course
-        self.course = course
+        self.course = segment.course
         encoder = prepared.encoder
         self.vocabulary = Vocabulary.of(encoder)
-        shape = course.run.batch
-        corpora = sources(
-            prepared.shards["train"], [course.run.corpus.weight], shape.packing, shape.block, lambda note: None
-        )
-        self.batches = Batches(corpora, shape.block, encoder.pad, course.run.seed)
-        self.device = parallel.device(machine)
+        self.batches = self.open_batches()
+        self.held_out = held_out_batches(self.course, prepared)
         self.precision = parallel.precision(machine)
-        origin, self.step = newest(segment)
-        if origin is None:
-            self.model = build.build(course.run.model, encoder.size, course.run.seed)
-        else:
-            self.model = build.load(origin)
-        self.model.to(self.device)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        build.use_kernel(self.model, choose_kernel(self.device, self.precision, shape.block))
-        self.optimizer = self._fresh_optimizer()
-        if origin is not None:
-            checkpoint.restore_optimizer(origin, self.optimizer)
+        # One looks and tells: what is damaged is removed.
+        origin, self.step = ranks.gather(newest(segment) if ranks.rank == 0 else (None, 0))[0]
+        self.state = State.open(self.course.run, encoder.size, machine, ranks, origin)
         # One writer: a second one would replace the file under the first one's hands.
         self.log = Log(segment.log, self.step) if ranks.rank == 0 else None
         names = machine.trackers if ranks.rank == 0 else ()
+        known = self.course.run.model_dump(mode="json")
         folder = segment.log.parent / "trackers"
-        known = course.run.model_dump(mode="json")
         self.trackers = open_trackers(names, folder, "antiphon", segment.target.name, known, self.step)
-        self.held_out = held_out_batches(course, prepared)
-        self.saved = self.reported_at = time.monotonic()
-        self.reported_step = self.step
-        self.sums: dict[str, tuple[float, int]] = {}
+        self.saver = checkpoint.Saver(machine.save_in_background)
+        self.saved = time.monotonic()
+        self.tally = Tally(self.course, self.ledger(self.step)["tokens_seen"])
+
+    def open_batches(self) -> Batches:
+        run = self.course.run
+        corpora = sources(
+            self.prepared.shards["train"], [run.corpus.weight], run.batch.packing, run.batch.block, lambda note: None
+        )
+        return Batches(corpora, run.batch.block, self.prepared.encoder.pad, run.seed)
 
     def train(self) -> None:
         start, stop = self.step, self.segment.stop
         settings = self.course.run.optimizer
         for border in sorted({step for step in self.course.resets if start < step < stop} | {stop}):
             if start in self.course.resets:
-                self.optimizer = self._fresh_optimizer()
+                self.state.restart_optimizer()
             train(
-                self.model,
-                self.optimizer,
+                self.state.learner,
+                self.state.optimizer,
                 start=start,
                 steps=border,
                 batches=self.micro_batches,
-                count=lambda micro: micro.count,
+                count=lambda piece: piece.count,
                 loss=self.loss,
                 learning_rate=self.course.learning_rate,
                 clip=settings.clip,
                 parallel=self.ranks,
+                bad_steps=settings.bad_steps,
+                bad=self.state.bad,
+                rows=lambda piece: piece.rows,
                 actions=[(1, self.after_step)],
             )
             start = border
         self.save(self.segment.target, stop)
+        self.settle()
 
-    def micro_batches(self, step: int) -> list[LMBatch]:
+    def micro_batches(self, step: int) -> list[Piece]:
         """This rank's micro-batches of a step: the objective sees the whole batch, then it is divided."""
         objective = self.course.span(step).at(step)
         batch = self.batches.take(self.course.first(step), self.course.rows(step), self.course.length(step))
         parts = objective(batch, self.vocabulary, self.course.run.seed, step)
-        mine = [part.rows(self.ranks.share(len(part.inputs))) for part in parts]
-        return _divided(mine, self.machine.micro_batch_rows)
+        return pieces(parts, self.machine, self.ranks)
 
-    def tokens_seen(self, step: int) -> int:
-        if self.course.run.batch.packing is not Packing.CONTIGUOUS:
-            return round(self.course.tokens(step))
-        return self.batches.tokens_seen(int(self.course.pace.slots[step]))
+    def ledger(self, step: int) -> dict[str, int]:
+        """Tokens and words seen in the first `step` steps."""
+        tokens = round(self.course.tokens(step))
+        if self.course.run.batch.packing is Packing.CONTIGUOUS:
+            tokens = self.batches.tokens_seen(int(self.course.pace.slots[step]))
+        return {"tokens_seen": tokens, "words_seen": round(self.course.words(step))}
 
-    def loss(self, model: nn.Module, micro: LMBatch) -> Loss:
-        assert isinstance(model, build.LanguageModel)
+    def loss(self, learner: nn.Module, piece: Piece) -> Loss:
+        micro = piece.batch
         inputs, labels, documents, positions = (
             self.tensor(array) for array in (micro.inputs, micro.labels, micro.documents, micro.positions)
         )
-        with parallel.autocast(self.device, self.precision):
-            opened = None if micro.opened is None else self.tensor(micro.opened)
-            return language_modelling(model, inputs, labels, documents, positions, Attention(micro.attention), opened)
+        opened = None if micro.opened is None else self.tensor(micro.opened)
+        with parallel.autocast(self.state.device, self.precision):
+            total = learner(inputs, labels, documents, positions, Attention(micro.attention), opened)
+        return Loss(total, micro.count)
 
     def tensor(self, array: Any) -> Tensor:
-        return torch.from_numpy(array).to(self.device)
+        return torch.from_numpy(array).to(self.state.device)
 
     def after_step(self, done: Progress) -> None:
-        objective = str(self.course.span(done.step - 1).objective)
-        total, count = self.sums.get(objective, (0.0, 0))
-        self.sums[objective] = (total + done.loss * done.count, count + done.count)
+        self.saver.check()
+        self.state.bad = done.bad
+        if self.state.average is not None and not done.bad:
+            self.state.average.update()
+        self.tally.add(done)
         every = max(1, self.course.steps // REPORTS_A_RUN)
         points = self.course.run.validation.points
         validate_every = max(1, self.course.steps // points) if points else 0
         last = done.step == self.segment.stop
         validate = bool(self.held_out) and validate_every > 0 and (done.step % validate_every == 0 or last)
-        if done.step % every == 0 or last or validate:
-            self.report(done, objective, self.validate() if validate else {})
-        if last:
-            return
-        # All ranks stop together, whichever was asked to: one that went on would wait for the others for ever.
-        if self.ranks.sum(float(self.stopped())):
-            self.save(self.partial(done.step), done.step)
-            raise Interrupted
-        if self.ranks.rank == 0 and time.monotonic() - self.saved > self.machine.save_seconds:
-            self.save(self.partial(done.step), done.step)
-            keep_newest(self.segment.partial)
-            self.saved = time.monotonic()
+        if done.step % every == 0 or last or validate or done.bad:
+            self.report(done, self.validate() if validate else {})
+        if not last:
+            self.save_or_stop(done.step)
 
-    def report(self, done: Progress, objective: str, validation: dict[str, float]) -> None:
-        now = time.monotonic()
-        tokens = self.tokens_seen(done.step)
-        speed = (tokens - self.tokens_seen(self.reported_step)) / max(now - self.reported_at, 1e-9)
-        line = {
-            "step": done.step,
-            "tokens_seen": tokens,
-            "words_seen": round(self.course.words(done.step)),
-            "objective": objective,
-            "loss": {name: total / max(count, 1) for name, (total, count) in self.sums.items()},
-            "validation": validation,
-            "learning_rate": done.learning_rate,
-            "gradient_norm": done.gradient_norm,
-            "tokens_per_second": speed,
-            "seconds": now - self.reported_at,
-        }
-        self.sums, self.reported_at, self.reported_step = {}, now, done.step
+    def save_or_stop(self, step: int) -> None:
+        overdue = time.monotonic() - self.saved > self.machine.save_seconds
+        # All ranks stop and save together, whichever was asked to: one that went on would wait for the others for ever.
+        stop, due = self.ranks.sums(float(self.stopped()), float(overdue and self.ranks.rank == 0))
+        kept = self.machine.keep_every and step % self.machine.keep_every == 0
+        if stop or due or kept:
+            self.save(self.segment.state(step), step)
+            self.saved = time.monotonic()
+        if stop:
+            self.settle()
+            raise Interrupted
+
+    def report(self, done: Progress, validation: dict[str, float]) -> None:
+        line = self.tally.line(done, self.ledger(done.step), validation)
         if self.log is not None:
             self.log.write(line)
             for tracker in self.trackers:
                 tracker.write(done.step, scalars(line))
-            phase = self.course.spans.index(self.course.span(done.step - 1)) + 1
-            self.progress({**line, "steps": self.course.steps, "phase": phase, "phases": len(self.course.spans)})
+            self.progress({**line, **self.tally.place(done)})
 
     def validate(self) -> dict[str, float]:
-        """Mean loss on the held-out rows by each objective: sums over counts."""
-        self.model.eval()
+        """Mean loss on the held-out rows by each objective: sums over counts, over all ranks."""
+        learner = self.state.learner.eval()
         losses = {}
         with torch.no_grad():
             for name, parts in self.held_out.items():
-                found = [self.loss(self.model, part) for part in _divided(parts, self.machine.micro_batch_rows)]
-                losses[name] = float(sum(loss.total for loss in found)) / max(sum(loss.count for loss in found), 1)
-        self.model.train()
+                found = [self.loss(learner, piece) for piece in pieces(parts, self.machine, self.ranks)]
+                total, count = float(sum(loss.total for loss in found)), sum(loss.count for loss in found)
+                total, count = self.ranks.sums(total, float(count))
+                losses[name] = total / max(count, 1)
+        parallel.settled(learner)
+        learner.train()
         return losses
 
     def save(self, folder: Path, step: int) -> None:
+        """Copy the state and have it written; what it replaces goes when it is complete."""
+        write_model, training = self.state.writer()
         if self.ranks.rank:
             return
         facts = {
             "identity": self.course.identity(step),
             "step": step,
             "steps": self.course.steps,
-            "tokens_seen": self.tokens_seen(step),
-            "words_seen": round(self.course.words(step)),
+            **self.ledger(step),
             "pretrain": self.course.run.model_dump(mode="json"),
             "corpus": self.prepared.folder.name,
         }
-        checkpoint.save(
-            folder, lambda work: build.save(self.model, work), self.optimizer, self.prepared.tokenizer_files, facts
-        )
 
-    def partial(self, step: int) -> Path:
-        return self.segment.partial / f"step-{step:09d}"
+        def write() -> None:
+            checkpoint.save(folder, write_model, training, self.prepared.tokenizer_files, facts)
+            tidy(self.segment, self.machine)
 
-    def _fresh_optimizer(self) -> torch.optim.Optimizer:
-        settings = self.course.run.optimizer
-        return optimizer.adamw(
-            self.model,
-            weight_decay=settings.weight_decay,
-            betas=settings.betas,
-            epsilon=settings.epsilon,
-            decay_all=settings.decay_all,
-        )
+        self.saver.do(write)
 
+    def settle(self) -> None:
+        """Wait until what was saved is on the disk; no rank goes on before."""
+        self.saver.wait()
+        self.ranks.sum(0.0)
 
-def _divided(parts: Sequence[LMBatch], rows: int) -> list[LMBatch]:
-    """The parts in micro-batches of at most so many rows; 0 leaves them whole."""
-    micro = []
-    for part in parts:
-        # A rank may have no row of a part at all.
-        size = rows or max(len(part.inputs), 1)
-        micro += [part.rows(slice(first, first + size)) for first in range(0, len(part.inputs), size)]
-    return micro
+    def close(self) -> None:
+        self.saver.close()
+        if self.log is not None:
+            self.log.close()
+        for tracker in self.trackers:
+            tracker.close()

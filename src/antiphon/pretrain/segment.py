@@ -1,4 +1,4 @@
-"""A stretch of a run between two states, and the newest of the states on the way."""
+"""A stretch of a run between two states, and the states on the way."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from antiphon.config import UserError
+from antiphon.machine import Machine
 from antiphon.pretrain.config import Course
 from antiphon.train import checkpoint
 
@@ -33,10 +34,21 @@ class Segment:
     partial: Path
     log: Path
 
+    def state(self, step: int) -> Path:
+        """Where the state after a step on the way is kept."""
+        return self.partial / f"step-{step:09d}"
+
+    def states(self) -> dict[int, Path]:
+        """The states on the way by their steps, newest first."""
+        found = {int(folder.name.removeprefix("step-")): folder for folder in self.partial.glob("step-*")}
+        return dict(sorted(found.items(), reverse=True))
+
 
 def newest(segment: Segment) -> tuple[Path | None, int]:
     """The newest complete state of a segment, and its step; a damaged one is removed, and the one before is taken."""
-    for folder in sorted(segment.partial.glob("step-*"), reverse=True):
+    for leftover in segment.partial.glob(".step-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for folder in segment.states().values():
         with contextlib.suppress(UserError):
             facts = checkpoint.read_facts(folder)
             if facts["identity"] == segment.course.identity(facts["step"]):
@@ -48,7 +60,21 @@ def newest(segment: Segment) -> tuple[Path | None, int]:
     return segment.origin, checkpoint.read_facts(segment.origin)["step"]
 
 
-def keep_newest(partial: Path) -> None:
-    """Drop all but the two newest states: one may be damaged by a machine that lost its power while writing."""
-    for folder in sorted(partial.glob("step-*"))[:-2]:
+def tidy(segment: Segment, machine: Machine) -> None:
+    """Drop the states that the machine does not keep: to be called when the newest one is complete, not before."""
+    passing = [folder for step, folder in segment.states().items() if not _stays(step, machine)]
+    for folder in passing[machine.keep_last :]:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def finish(segment: Segment, machine: Machine) -> None:
+    """Move the states that are kept for good to the other states, by their identities, and drop the rest."""
+    for step, folder in segment.states().items():
+        kept = segment.target.parent / segment.course.identity(step)
+        if _stays(step, machine) and not kept.exists():
+            folder.rename(kept)
+    shutil.rmtree(segment.partial, ignore_errors=True)
+
+
+def _stays(step: int, machine: Machine) -> bool:
+    return machine.keep_every > 0 and step % machine.keep_every == 0

@@ -56,7 +56,7 @@ def workers(machine: Machine) -> int:
         return 1
     # Only Linux says which cores are ours.
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, cores // machine.threads)
+    return max(1, cores // (machine.threads * machine.processes))
 
 
 def launch(todo: Sequence[Job], machine: Machine, watcher: Watcher) -> list[tuple[Job, str]]:

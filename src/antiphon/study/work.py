@@ -9,15 +9,11 @@ from typing import Any
 
 import torch
 
-from antiphon.data.prepare import Prepared
-from antiphon.data.supply import supply
 from antiphon.finetune.run import finetune
 from antiphon.machine import Machine
-from antiphon.pretrain import run as pretraining
-from antiphon.pretrain.config import Course
-from antiphon.pretrain.segment import Segment
 from antiphon.results import table
 from antiphon.study.jobs import PretrainWork, ScoreWork
+from antiphon.study.ranks import pretrain, pretrain_together
 from antiphon.study.workspace import Workspace
 from antiphon.train.parallel import Parallel
 
@@ -28,31 +24,15 @@ def execute(work: PretrainWork | ScoreWork, machine: Machine, report: Report, st
     """Do one job; its result is on disk when this returns.
 
     Raises:
-        UserError, pretraining.Interrupted: as pretrain.run says.
+        UserError, Interrupted: as pretrain.run says.
     """
     torch.set_num_threads(machine.threads)
-    if isinstance(work, PretrainWork):
-        _pretrain(work, machine, report, stopped)
+    if isinstance(work, PretrainWork) and machine.processes > 1:
+        pretrain_together(work, machine, report, stopped)
+    elif isinstance(work, PretrainWork):
+        pretrain(work, machine, Parallel(), report, stopped)
     else:
         _score(work, machine, report)
-
-
-def _pretrain(work: PretrainWork, machine: Machine, report: Report, stopped: Callable[[], bool]) -> None:
-    space = Workspace(work.workspace)
-    folder = space.corpus(work.corpus)
-    course = Course(
-        work.run, work.corpus, supply(folder, [work.run.corpus.weight], work.run.batch.packing, work.run.batch.block)
-    )
-    segment = Segment(
-        course,
-        work.start,
-        work.stop,
-        space.state(work.origin) if work.origin else None,
-        space.state(work.target),
-        space.partial(work.target),
-        space.log(work.target),
-    )
-    pretraining.run(segment, Prepared.open(folder), machine, Parallel(), report, stopped)
 
 
 def _score(work: ScoreWork, machine: Machine, report: Report) -> None:

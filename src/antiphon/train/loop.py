@@ -7,21 +7,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from antiphon.model.loss import Loss
-from antiphon.train.parallel import Parallel
+from antiphon.train.culprit import Culprit, find, first
+from antiphon.train.optimizer import Stepper
+from antiphon.train.parallel import Parallel, clip_gradients, gradients_travel
 
 Micro = TypeVar("Micro")
-
-
-class Diverged(Exception):  # noqa: N818 - says what happened
-    """A step's loss or gradient was not finite. The step was not applied; the weights are those after `step` steps."""
-
-    def __init__(self, step: int, what: str) -> None:
-        super().__init__(f"{what} was not finite at step {step}; the step was not applied")
-        self.step = step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +22,13 @@ class Progress:
     """What one step came to.
 
     Attributes:
-        step: number of steps applied so far, this one included.
+        step: number of steps made so far, this one included.
         loss: mean loss over all items of this step's batch (nats).
         count: number of those items, over micro-batches and ranks.
         learning_rate: of this step.
         gradient_norm: global L2 norm before clipping.
+        bad: how many steps in a row, this one included, were not finite and not applied; 0 after one that was.
+        culprit: for a bad step, where it stopped being finite, if that was looked for and found.
     """
 
     step: int
@@ -41,11 +36,30 @@ class Progress:
     count: int
     learning_rate: float
     gradient_norm: float
+    bad: int = 0
+    culprit: Culprit | None = None
+
+
+class Diverged(Exception):  # noqa: N818 - says what happened
+    """Too many steps in a row were not finite. None of them was applied.
+
+    Attributes:
+        step: the last of them, counted from 0.
+        last: what it came to.
+    """
+
+    def __init__(self, last: Progress) -> None:
+        what = "the gradient" if math.isfinite(last.loss) else "the loss"
+        times = f", {last.bad} steps in a row" if last.bad > 1 else ""
+        place = f"; {last.culprit}" if last.culprit else ""
+        super().__init__(f"{what} was not finite at step {last.step - 1}{times}; no such step was applied{place}")
+        self.step = last.step - 1
+        self.last = last
 
 
 def train(
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Stepper,
     *,
     start: int,
     steps: int,
@@ -55,25 +69,31 @@ def train(
     learning_rate: Callable[[int], float],
     clip: float,
     parallel: Parallel = Parallel(),  # noqa: B008 - a frozen value
+    bad_steps: int = 1,
+    bad: int = 0,
+    rows: Callable[[Micro], str] | None = None,
     actions: Sequence[tuple[int, Callable[[Progress], None]]] = (),
 ) -> None:
-    """Apply steps `start` .. `steps - 1`.
+    """Make steps `start` .. `steps - 1`. A step whose loss or gradient is not finite changes nothing.
 
     Args:
         model: changed in place.
         optimizer: over the model's parameters.
-        start: steps already applied.
+        start: steps already made.
         steps: where to end.
-        batches: the micro-batches this rank computes at a step; a function of the step alone.
+        batches: the micro-batches this rank computes at a step, a function of the step alone; as many on every rank.
         count: how many items a micro-batch's loss will sum, known before the forward pass.
         loss: the sum and count of one micro-batch.
         learning_rate: of a step.
         clip: largest global gradient norm.
         parallel: this rank among the others.
-        actions: (every, action) pairs; the action is called after each `every` steps.
+        bad_steps: so many steps in a row that are not finite end the training.
+        bad: how many of them came just before `start`.
+        rows: what a micro-batch is made of, in words; if given, the first module that was not finite is looked for.
+        actions: (every, action) pairs; the action is called after each `every` steps, and after every bad one.
 
     Raises:
-        Diverged: a loss or gradient was not finite.
+        Diverged: `bad_steps` steps in a row were not finite.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.train()
@@ -83,21 +103,28 @@ def train(
             group["lr"] = rate
         micro_batches = batches(step)
         asked = int(parallel.sum(sum(count(micro) for micro in micro_batches)))
-        total = 0.0
-        for micro in micro_batches:
-            part = loss(model, micro)
-            # Gradients are summed over ranks, not averaged, so one division by the global count is the whole mean.
-            (part.total / max(asked, 1)).backward()
-            total += float(part.total.detach())
-        parallel.sum_gradients(parameters)
-        norm = float(nn.utils.clip_grad_norm_(parameters, clip))
-        mean = parallel.sum(total) / max(asked, 1)
-        if not (math.isfinite(mean) and math.isfinite(norm)):
-            optimizer.zero_grad(set_to_none=True)
-            raise Diverged(step, "the gradient" if math.isfinite(mean) else "the loss")
-        optimizer.step()
+        totals: list[Tensor] = []
+        for number, micro in enumerate(micro_batches, 1):
+            with gradients_travel(model, number == len(micro_batches)):
+                part = loss(model, micro)
+                # Ranks average their gradients: times R, with one division by the global count, is the whole mean.
+                (part.total * parallel.world / max(asked, 1)).backward()
+            totals.append(part.total.detach())
+        norm = clip_gradients(parameters, clip)
+        # Read only now: asked for earlier, a device would have to be waited for at every micro-batch.
+        mean = parallel.sum(sum(float(total) for total in totals)) / max(asked, 1)
+        culprit = None
+        if math.isfinite(mean) and math.isfinite(norm):
+            optimizer.step()
+            bad = 0
+        else:
+            bad += 1
+            if rows is not None:
+                culprit = first(parallel.gather(find(model, micro_batches, loss, rows, parallel.rank)))
         optimizer.zero_grad(set_to_none=True)
-        progress = Progress(step + 1, mean, asked, rate, norm)
-        for every, action in actions:
-            if progress.step % every == 0:
+        progress = Progress(step + 1, mean, asked, rate, norm, bad, culprit)
+        for every_steps, action in actions:
+            if progress.step % every_steps == 0 or bad:
                 action(progress)
+        if bad >= bad_steps:
+            raise Diverged(progress)
