@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 import torch
@@ -49,6 +49,9 @@ def fit(
     learning_rate: Callable[[int], float] = lambda step: 0.1,
     loss: Callable[[nn.Module, Pairs], Loss] = squared,
     clip: float = 1e9,
+    bad_steps: int = 1,
+    bad: int = 0,
+    rows: Callable[[Pairs], str] | None = None,
     actions: Sequence[tuple[int, Callable[[Progress], None]]] = (),
 ) -> list[Progress]:
     told: list[Progress] = []
@@ -62,6 +65,9 @@ def fit(
         loss=loss,
         learning_rate=learning_rate,
         clip=clip,
+        bad_steps=bad_steps,
+        bad=bad,
+        rows=rows,
         actions=[(1, told.append), *actions],
     )
     return told
@@ -141,23 +147,54 @@ def test_the_model_is_in_training_mode() -> None:
     assert model.training
 
 
-@pytest.mark.parametrize("what", ["loss", "gradient"])
-def test_a_step_that_is_not_finite_is_not_applied(what: str) -> None:
+def broken_at(steps: Collection[int], what: str) -> Callable[[nn.Module, Pairs], Loss]:
+    """The squared loss, whose value or gradient is not finite at some steps."""
+    bad = [data(step)[0] for step in steps]
+
     def loss(model: nn.Module, pairs: Pairs) -> Loss:
         whole = squared(model, pairs)
-        if not torch.equal(pairs[0], data(2)[0]):
+        if not any(torch.equal(pairs[0], inputs) for inputs in bad):
             return whole
         # At 0 the square root is finite and its slope is not.
         broken = whole.total * math.nan if what == "loss" else whole.total + (whole.total * 0).sqrt()
         return Loss(broken, whole.count)
 
+    return loss
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_a_step_that_is_not_finite_is_not_applied(what: str) -> None:
     model, reference = network(), network()
     fit(reference, divided([20]), steps=2)
     with pytest.raises(Diverged, match=f"the {what} was not finite at step 2") as caught:
-        fit(model, divided([20]), loss=loss)
+        fit(model, divided([20]), loss=broken_at([2], what))
     assert caught.value.step == 2
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), reference.parameters(), strict=True))
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_training_goes_on_with_the_next_step(what: str) -> None:
+    model, reference = network(), network()
+    told = fit(model, divided([20]), steps=6, loss=broken_at([1, 3, 4], what), bad_steps=3)
+    for step in (0, 2, 5):
+        fit(reference, divided([20]), start=step, steps=step + 1)
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), reference.parameters(), strict=True))
+    assert [progress.step for progress in told] == [1, 2, 3, 4, 5, 6]
+    assert [progress.bad for progress in told] == [0, 1, 0, 1, 2, 0]
+
+
+def test_so_many_bad_steps_in_a_row_end_it_and_those_before_the_start_count() -> None:
+    seen: list[Progress] = []
+    with pytest.raises(Diverged, match="at step 4, 3 steps in a row; no such step was applied"):
+        fit(network(), divided([20]), steps=9, loss=broken_at([1, 2, 3, 4], "loss"), bad_steps=3, start=3, bad=1,
+            actions=[(7, seen.append)])  # fmt: skip
+    assert [progress.bad for progress in seen] == [2, 3]  # every bad step is told, whatever an action's interval
+
+
+def test_a_bad_step_is_told_with_its_micro_batch_and_place() -> None:
+    with pytest.raises(Diverged, match=r"the loss was not finite \(20 pairs, micro-batch 0 of rank 0\)"):
+        fit(network(), divided([20]), loss=broken_at([0], "loss"), rows=lambda pairs: f"{len(pairs[0])} pairs")
 
 
 def test_a_step_that_asks_nothing_changes_nothing() -> None:
