@@ -26,7 +26,7 @@ from antiphon.train import checkpoint, log
 from antiphon.train.loop import Progress, train
 from antiphon.train.optimizer import adamw
 from antiphon.train.parallel import Parallel
-from tests import ranks, tiny
+from tests import tiny
 
 
 def course(prepared: Prepared) -> Course:
@@ -55,18 +55,6 @@ def test_an_update_is_the_same_for_any_micro_batch(prepared: Prepared, tmp_path:
         losses[size] = [line["loss"] for line in log.read(whole.log)]
         for one, other in zip(losses[size], losses[0], strict=True):
             assert one == pytest.approx(other, rel=1e-5)
-
-
-@pytest.mark.parametrize("schedule", UPDATES)
-def test_an_update_is_the_same_for_one_and_for_two_ranks(prepared: Prepared, tmp_path: Path, schedule: str) -> None:
-    found = tiny.course(tiny.pretrain(schedule, "4 steps", SEVEN), prepared)
-    for name, stop, tolerance in [("once", 1, 1e-6), ("whole", 4, 1e-5)]:
-        alone, shared = (tiny.stretch(found, tmp_path, f"{name} {kind}", 0, stop) for kind in ("alone", "shared"))
-        tiny.train(alone, prepared)
-        ranks.train(shared, prepared.folder, tmp_path / f"meeting {name}", 2)
-        assert tiny.far(shared.target, alone.target, tolerance) == []
-        one, other = ([line["loss"] for line in log.read(segment.log)] for segment in (alone, shared))
-        assert other == [pytest.approx(loss, rel=1e-5) for loss in one]
 
 
 # 8: validation

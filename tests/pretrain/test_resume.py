@@ -19,6 +19,7 @@ from antiphon.pretrain.run import Interrupted
 from antiphon.train import checkpoint, log
 from antiphon.train.parallel import Parallel
 from tests import ranks, tiny
+from tests.ranks import Case
 
 RATE = {"peak": 3e-3, "warmup": "1 steps", "decay": "1 steps"}
 # Phases of 2 and 6 steps; every kind of switch.
@@ -224,7 +225,7 @@ def test_a_run_stopped_on_two_ranks_goes_on_with_one(
     prepared: Prepared, tmp_path: Path, undisturbed: dict[str, Path]
 ) -> None:
     segment = tiny.stretch(course(prepared, "one curve"), tmp_path, "two then one")
-    ranks.train(segment, prepared.folder, tmp_path / "meeting", 2, interrupt_at=3)
+    ranks.train([Case(segment, interrupt_at=3)], prepared.folder, tmp_path / "meeting", 2)
     assert [folder.name for folder in segment.partial.iterdir()] == ["step-000000003"]
     assert tiny.train(segment, prepared) == [4, 5, 6, 7, 8]
     assert tiny.far(segment.target, undisturbed["one curve"], 1e-5) == []

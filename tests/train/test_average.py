@@ -13,7 +13,7 @@ def test_an_average_is_that_of_the_formula() -> None:
     average = Average(model, 0.9)
     expected = {name: parameter.detach().double() for name, parameter in model.named_parameters()}
     assert all(torch.equal(average.tensors[name].double(), value) for name, value in expected.items())
-    for step in range(5):
+    for _ in range(5):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
+from torch.utils.checkpoint import checkpoint
 from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import AttentionInterface, PreTrainedModel
@@ -184,7 +186,11 @@ def outer(model: LanguageModel) -> list[Tensor]:
 
 def checkpoint_activations(model: LanguageModel) -> None:
     """Keep only each layer's input for the backward pass of training, and compute the rest again there."""
-    model.gradient_checkpointing_enable({"use_reentrant": False})
+    # By hand: the method that does this changed its name between supported releases, the attributes did not.
+    again = functools.partial(checkpoint, use_reentrant=False)
+    for layer in layers(model):
+        layer.gradient_checkpointing = True  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+        layer._gradient_checkpointing_func = again  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
 
 
 def encode(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from antiphon.config import UserError
 
@@ -87,7 +88,7 @@ def make(
         outer: weights between tokens and hidden states (embeddings and output), which are not hidden matrices.
 
     Raises:
-        UserError: the library that has this optimizer is not installed.
+        UserError: the library that has this optimizer is not installed, or the optimizer cannot work on shards.
     """
     decayed, plain = _divided(model, decay_all)
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]
@@ -97,6 +98,11 @@ def make(
         return Together([torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, fused=True)])
     if kind is Kind.MUON:
         return _muon(model, groups, betas, epsilon, outer)
+    if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
+        raise UserError(
+            f"optimizer.name is '{kind.value}', which needs norms of whole weights and cannot work on shards of them. "
+            "Set machine.parallel to 'ddp', or choose 'adamw' or 'muon'."
+        )
     try:
         from pytorch_optimizer import Lamb, StableAdamW
     except ImportError:
