@@ -22,6 +22,7 @@ class Machine(Config):
         micro_batch_tokens: tokens a process computes at once, in whole rows and at least one; 0 means its whole batch.
         activation_checkpointing: keep only the inputs of each layer for the backward pass and compute the rest again:
             less memory, about a third more time, the same gradients.
+        compile: compile the layers with torch.compile; "auto" does so on CUDA, where it pays from the first minutes on.
         processes: of each pretraining job. The rows of a batch are divided among them.
         parallel: with several processes, each has a copy of the model (DDP) or a shard of it (FSDP2).
         trackers: where the reports of pretraining go besides their JSON lines; each needs its library.
@@ -38,6 +39,7 @@ class Machine(Config):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     micro_batch_tokens: int = Field(default=0, ge=0)
     activation_checkpointing: bool = False
+    compile: Literal["auto", "on", "off"] = "auto"
     processes: int = Field(default=1, ge=1)
     parallel: Literal["ddp", "fsdp"] = "ddp"
     trackers: tuple[TrackerName, ...] = ()

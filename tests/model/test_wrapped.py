@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import copy
-import multiprocessing
 from pathlib import Path
 
 import pytest
 
+from antiphon.train.parallel import Parallel
+from tests import ranks
+
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_two_ranks_have_the_gradient_of_one_process(tied: bool, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["antiphon.study.work"])
-    processes = [
-        context.Process(target=_rank, args=(rank, tied, tmp_path / "meeting"), daemon=True) for rank in range(2)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    codes = [process.exitcode for process in processes]
-    for process in processes:
-        process.kill()
-    assert codes == [0, 0]
+    ranks.run(_rank, tmp_path / "meeting", 2, tied)
 
 
-def _rank(rank: int, tied: bool, meeting: Path) -> None:
+def _rank(here: Parallel, tied: bool) -> None:
     import torch
-    import torch.distributed as distributed
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor
@@ -40,8 +29,6 @@ def _rank(rank: int, tied: bool, meeting: Path) -> None:
     from antiphon.model.presets import Model
     from tests import tiny
 
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     cross_entropy.CPU_SCORES = 10 * 100
     single = Learner(build.build(Model.read({**tiny.MODEL, "tied": tied}), 100, 0), z_loss=1e-3)
     generator = torch.Generator().manual_seed(0)
@@ -54,7 +41,7 @@ def _rank(rank: int, tied: bool, meeting: Path) -> None:
         fully_shard(layer, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
     single(inputs, labels, documents, positions, Attention.BIDIRECTIONAL).backward()
-    mine = slice(2 * rank, 2 * rank + 2)
+    mine = slice(2 * here.rank, 2 * here.rank + 2)
     for wrapped in (replicated, sharded):
         total = wrapped(inputs[mine], labels[mine], documents[mine], positions[mine], Attention.BIDIRECTIONAL)
         # Both take the mean over ranks, where the whole is a sum.
@@ -64,4 +51,3 @@ def _rank(rank: int, tied: bool, meeting: Path) -> None:
             gradient = other.grad.full_tensor() if isinstance(other.grad, DTensor) else other.grad
             assert gradient is not None
             assert torch.allclose(one.grad, gradient, rtol=1e-5, atol=1e-5)
-    distributed.destroy_process_group()

@@ -223,6 +223,16 @@ def test_whatever_changes_the_weights_changes_the_identity_from_the_first_step(c
     assert one.common(other) == other.common(one) == 0
 
 
+def test_the_weights_of_a_mixture_are_part_of_the_identity_and_those_of_one_corpus_are_not() -> None:
+    def of(*weights: int) -> str:
+        corpora = [{"path": f"{number}.txt", "weight": weight} for number, weight in enumerate(weights)]
+        return course("clm", corpus=corpora, **BASE).identity(1)
+
+    assert of(1) == of(3)
+    assert of(1, 1) == of(1, 1)
+    assert len({of(1), of(1, 1), of(1, 2), of(2, 1)}) == 4
+
+
 def test_other_data_is_another_identity() -> None:
     one, other = course("clm", **BASE), course("clm", data="other", **BASE)
     assert one.identity(0) != other.identity(0)

@@ -141,7 +141,7 @@ def test_an_override_changes_one_value(tmp_path: Path) -> None:
 def test_an_override_inside_a_value_given_as_a_plain_string_keeps_the_string(tmp_path: Path) -> None:
     study = read(write(tmp_path, GOOD), ["pretrain.corpus.text_field=content", "pretrain.tokenizer=tok/"])
     run = study.runs()["clm", 0]
-    assert (run.corpus.path, run.corpus.text_field) == ("text/", "content")
+    assert (run.corpus[0].path, run.corpus[0].text_field) == ("text/", "content")
     assert run.tokenizer.path == "tok/"
 
 

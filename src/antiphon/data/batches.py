@@ -114,11 +114,6 @@ class Batches:
                 indices[shown] = permute(places[shown], source.layout.full, self.seed, int(epoch), number)
         return owners, indices
 
-    def tokens_seen(self, slots: int) -> int:
-        """Tokens in the first so many slots: exact for one corpus in contiguous blocks, else what a mean slot holds."""
-        epochs, rest = divmod(slots, self.sources[0].layout.blocks * self.block)
-        return epochs * self.sources[0].layout.shards.tokens + min(rest, self.sources[0].layout.shards.tokens)
-
     @cached_property
     def _turns(self) -> Turns:
         return Turns(tuple(source.weight for source in self.sources))

@@ -174,6 +174,11 @@ def use_kernel(model: LanguageModel, kernel: Kernel) -> None:
     model.set_attn_implementation(kernel.value)
 
 
+def kernel(model: LanguageModel) -> Kernel:
+    """The kernel the model computes attention with."""
+    return Kernel(model.config._attn_implementation)
+
+
 def layers(model: LanguageModel) -> list[nn.Module]:
     """The layers, in order: what can be computed again, or gathered from its shards, one at a time."""
     return list(model.model.layers)

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from antiphon.config import Config, fingerprint
-from antiphon.data.corpus import Corpus
+from antiphon.data.corpus import Corpora, Corpus
 from antiphon.data.layout import Packing
 from antiphon.data.supply import Supply
 from antiphon.data.tokenizer import Tokenizer
@@ -164,7 +164,7 @@ class Pretrain(Config):
     """A pretraining run.
 
     Attributes:
-        corpus, tokenizer: the data.
+        corpus, tokenizer: the data: one corpus, or a list of them that is mixed by their weights.
         model: the network.
         schedule: which objective rules when.
         budget: the whole that a schedule of shares divides; absent when the schedule fixes its own total.
@@ -174,7 +174,7 @@ class Pretrain(Config):
         validation: losses on held-out text.
     """
 
-    corpus: Corpus = Corpus()
+    corpus: Corpora = (Corpus(),)
     tokenizer: Tokenizer = Tokenizer()
     model: Model = Model()
     schedule: Schedule
@@ -184,6 +184,11 @@ class Pretrain(Config):
     optimizer: Optimizer = Optimizer()
     seed: int = Field(default=0, ge=0)
     validation: Validation = Validation()
+
+    @property
+    def weights(self) -> list[int]:
+        """Of the corpora, in their order."""
+        return [corpus.weight for corpus in self.corpus]
 
     @model_validator(mode="after")
     def _fits(self) -> Pretrain:
@@ -239,6 +244,8 @@ class Course:
         """What holds for every step; values left at their defaults are left out, so a new field changes nothing."""
         run = self.run
         kept = run.model_dump(mode="json", include={"model", "optimizer", "seed"}, exclude_defaults=True)
+        if len(run.corpus) > 1:
+            kept["weights"] = run.weights
         if run.batch.packing is not Packing.CONTIGUOUS:
             kept["packing"] = run.batch.packing.value
         return {**kept, "block": run.batch.block}

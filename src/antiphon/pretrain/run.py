@@ -12,14 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from antiphon.config import UserError
-from antiphon.data.batches import Batches
-from antiphon.data.layout import Packing, sources
+from antiphon.data.batches import Batches, TokenBatch
+from antiphon.data.layout import sources
 from antiphon.data.prepare import Prepared
 from antiphon.machine import Machine
 from antiphon.model.attention import Attention
+from antiphon.model.compiled import check_compiled
 from antiphon.model.loss import Loss
 from antiphon.pretrain.held_out import held_out_batches
-from antiphon.pretrain.objective import Vocabulary
+from antiphon.pretrain.objective import LMBatch, Vocabulary
 from antiphon.pretrain.pieces import Piece, pieces
 from antiphon.pretrain.segment import Segment, finish, newest, tidy
 from antiphon.pretrain.state import State
@@ -28,6 +29,7 @@ from antiphon.train import checkpoint, parallel
 from antiphon.train.log import Log
 from antiphon.train.loop import Diverged, Progress, train
 from antiphon.train.parallel import Parallel
+from antiphon.train.peak import peak_flops
 from antiphon.train.trackers import open_trackers, scalars
 
 REPORTS_A_RUN = 80
@@ -103,16 +105,27 @@ class _Trainer:
         self.trackers = open_trackers(names, folder, "antiphon", segment.target.name, known, self.step)
         self.saver = checkpoint.Saver(machine.save_in_background)
         self.saved = time.monotonic()
-        self.tally = Tally(self.course, self.ledger(self.step)["tokens_seen"])
+        peak = peak_flops(self.state.device, self.precision)
+        begun = {"tokens_seen": 0, "words_seen": 0} if origin is None else checkpoint.read_ledger(origin)
+        self.tally = Tally(self.course, begun, encoder.size, None if peak is None else peak * ranks.world)
 
     def open_batches(self) -> Batches:
         run = self.course.run
         corpora = sources(
-            self.prepared.shards["train"], [run.corpus.weight], run.batch.packing, run.batch.block, lambda note: None
+            self.prepared.shards["train"], run.weights, run.batch.packing, run.batch.block, lambda note: None
         )
         return Batches(corpora, run.batch.block, self.prepared.encoder.pad, run.seed)
 
+    def check_compiled(self) -> None:
+        """Hold compiled code against uncompiled code on the first micro-batch; not for shards of a model."""
+        if not parallel.compiles(self.machine) or (self.ranks.world > 1 and self.machine.parallel == "fsdp"):
+            return
+        micro = self.pieces(self.step, self.batch(self.step))[0].batch
+        with parallel.autocast(self.state.device, self.precision):
+            check_compiled(self.state.alone, *self.arguments(micro))
+
     def train(self) -> None:
+        self.check_compiled()
         start, stop = self.step, self.segment.stop
         settings = self.course.run.optimizer
         for border in sorted({step for step in self.course.resets if start < step < stop} | {stop}):
@@ -140,27 +153,34 @@ class _Trainer:
 
     def micro_batches(self, step: int) -> list[Piece]:
         """This rank's micro-batches of a step: the objective sees the whole batch, then it is divided."""
-        objective = self.course.span(step).at(step)
-        batch = self.batches.take(self.course.first(step), self.course.rows(step), self.course.length(step))
-        parts = objective(batch, self.vocabulary, self.course.run.seed, step)
-        return pieces(parts, self.machine, self.ranks)
+        with self.tally.timed("reading"):
+            self.state.use_kernel_for(self.course.length(step))
+            batch = self.batch(step)
+            self.tally.show(batch)
+            return self.pieces(step, batch)
 
-    def ledger(self, step: int) -> dict[str, int]:
-        """Tokens and words seen in the first `step` steps."""
-        tokens = round(self.course.tokens(step))
-        if self.course.run.batch.packing is Packing.CONTIGUOUS:
-            tokens = self.batches.tokens_seen(int(self.course.pace.slots[step]))
-        return {"tokens_seen": tokens, "words_seen": round(self.course.words(step))}
+    def batch(self, step: int) -> TokenBatch:
+        return self.batches.take(self.course.first(step), self.course.rows(step), self.course.length(step))
+
+    def pieces(self, step: int, batch: TokenBatch) -> list[Piece]:
+        objective = self.course.span(step).at(step)
+        return pieces(objective(batch, self.vocabulary, self.course.run.seed, step), self.machine, self.ranks)
 
     def loss(self, learner: nn.Module, piece: Piece) -> Loss:
-        micro = piece.batch
-        inputs, labels, documents, positions = (
-            self.tensor(array) for array in (micro.inputs, micro.labels, micro.documents, micro.positions)
-        )
-        opened = None if micro.opened is None else self.tensor(micro.opened)
         with parallel.autocast(self.state.device, self.precision):
-            total = learner(inputs, labels, documents, positions, Attention(micro.attention), opened)
-        return Loss(total, micro.count)
+            total = learner(*self.arguments(piece.batch))
+        return Loss(total, piece.count)
+
+    def arguments(self, micro: LMBatch) -> tuple[Tensor, Tensor, Tensor, Tensor, Attention, Tensor | None]:
+        """What the learner is called with."""
+        return (
+            self.tensor(micro.inputs),
+            self.tensor(micro.labels),
+            self.tensor(micro.documents),
+            self.tensor(micro.positions),
+            Attention(micro.attention),
+            None if micro.opened is None else self.tensor(micro.opened),
+        )
 
     def tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.state.device)
@@ -177,7 +197,9 @@ class _Trainer:
         last = done.step == self.segment.stop
         validate = bool(self.held_out) and validate_every > 0 and (done.step % validate_every == 0 or last)
         if done.step % every == 0 or last or validate or done.bad:
-            self.report(done, self.validate() if validate else {})
+            with self.tally.timed("validation"):
+                losses = self.validate() if validate else {}
+            self.report(done, losses)
         if not last:
             self.save_or_stop(done.step)
 
@@ -187,14 +209,15 @@ class _Trainer:
         stop, due = self.ranks.sums(float(self.stopped()), float(overdue and self.ranks.rank == 0))
         kept = self.machine.keep_every and step % self.machine.keep_every == 0
         if stop or due or kept:
-            self.save(self.segment.state(step), step)
+            with self.tally.timed("saving"):
+                self.save(self.segment.state(step), step)
             self.saved = time.monotonic()
         if stop:
             self.settle()
             raise Interrupted
 
     def report(self, done: Progress, validation: dict[str, float]) -> None:
-        line = self.tally.line(done, self.ledger(done.step), validation)
+        line = self.tally.line(done, validation)
         if self.log is not None:
             self.log.write(line)
             for tracker in self.trackers:
@@ -224,7 +247,7 @@ class _Trainer:
             "identity": self.course.identity(step),
             "step": step,
             "steps": self.course.steps,
-            **self.ledger(step),
+            **self.tally.ledger,
             "pretrain": self.course.run.model_dump(mode="json"),
             "corpus": self.prepared.folder.name,
         }

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from antiphon.machine import Machine
 from antiphon.model import build
 from antiphon.model.attention import choose_kernel
+from antiphon.model.compiled import compile_learner
 from antiphon.model.loss import Learner
 from antiphon.pretrain.config import Pretrain
 from antiphon.train import checkpoint, optimizer, parallel
@@ -27,9 +28,10 @@ class State:
 
     Attributes:
         run: its settings.
-        device: where it computes.
+        device, precision: where and in what it computes.
         ranks: this process among others.
         network: the network; its parameters are shards when several processes divide them.
+        alone: network and loss, as this process would call them if it were the only one.
         learner: network and loss as they are called: for several processes, what keeps them in step.
         optimizer: over the network's parameters.
         average: of the weights, when asked for.
@@ -38,8 +40,10 @@ class State:
 
     run: Pretrain
     device: torch.device
+    precision: torch.dtype
     ranks: Parallel
     network: build.LanguageModel
+    alone: Learner
     learner: nn.Module
     optimizer: Together
     average: Average | None
@@ -73,15 +77,25 @@ class State:
                 for name, parameter in network.named_parameters():
                     parameter.copy_(saved["weights"][name])
         network.to(device)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        build.use_kernel(network, choose_kernel(device, parallel.precision(machine), run.batch.block))
         if machine.activation_checkpointing:
             build.checkpoint_activations(network)
-        learner = parallel.divided(Learner(network, run.optimizer.z_loss), build.layers(network), machine, ranks)
+        alone = Learner(network, run.optimizer.z_loss)
+        if parallel.compiles(machine):
+            compile_learner(alone)
+        learner = parallel.divided(alone, build.layers(network), machine, ranks)
         average = Average(network, run.optimizer.ema, begun) if run.optimizer.ema else None
-        state = cls(run, device, ranks, network, learner, fresh_optimizer(run, network), average, bad)
+        precision = parallel.precision(machine)
+        state = cls(run, device, precision, ranks, network, alone, learner, fresh_optimizer(run, network), average, bad)
+        state.use_kernel_for(run.batch.block)
         if saved:
             checkpoint.restore_optimizer(saved["optimizer"], state.optimizer, network)
         return state
+
+    def use_kernel_for(self, length: int) -> None:
+        """Compute attention with the kernel that is best for rows of this length."""
+        kernel = choose_kernel(self.device, self.precision, length)
+        if kernel is not build.kernel(self.network):
+            build.use_kernel(self.network, kernel)
 
     def restart_optimizer(self) -> None:
         """Forget the moments."""

@@ -2,54 +2,97 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from antiphon.data.batches import TokenBatch
+from antiphon.model.presets import training_flops
 from antiphon.pretrain.config import Course
 from antiphon.train.loop import Progress
 
 
 class Tally:
-    """Sums of losses by objective since the last report."""
+    """The ledger of a run, and what has come together since its last report.
 
-    def __init__(self, course: Course, seen: int) -> None:
-        """Args: course: the run; seen: tokens seen so far."""
-        self._course = course
+    Attributes:
+        ledger: {"tokens_seen": ..., "words_seen": ...} since the beginning of the run, counted in the batches.
+    """
+
+    def __init__(self, course: Course, ledger: Mapping[str, int], vocabulary: int, peak: float | None) -> None:
+        """Begin.
+
+        Args:
+            course: the run.
+            ledger: as far as the run has come.
+            vocabulary: V.
+            peak: floating-point operations a second that all devices together could do; None if that is not known.
+        """
+        self._course, self._vocabulary, self._peak = course, vocabulary, peak
+        self.ledger = dict(ledger)
+        self._begin()
+
+    def _begin(self) -> None:
         self._sums: dict[str, tuple[float, int]] = {}
-        self._at, self._seen = time.monotonic(), seen
+        self._parts: dict[str, float] = {}
+        self._flops = 0.0
+        self._at, self._seen = time.monotonic(), self.ledger["tokens_seen"]
+
+    @contextlib.contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Count the seconds of a block under a name; those of no block are the training's."""
+        began = time.monotonic()
+        yield
+        self._parts[part] = self._parts.get(part, 0.0) + time.monotonic() - began
+
+    def show(self, batch: TokenBatch) -> None:
+        """Enter a batch that is shown into the ledger."""
+        self.ledger["tokens_seen"] += batch.count
+        self.ledger["words_seen"] += batch.words
 
     def add(self, done: Progress) -> None:
         """Take one step in; one that was not applied has no loss."""
+        step = done.step - 1
+        tokens = self._course.tokens(done.step) - self._course.tokens(step)
+        length = self._course.length(step)
+        self._flops += training_flops(self._course.run.model, self._vocabulary, tokens, done.count, length / 2)
         if done.bad:
             return
         objective = self._objective(done)
         total, count = self._sums.get(objective, (0.0, 0))
         self._sums[objective] = (total + done.loss * done.count, count + done.count)
 
-    def line(self, done: Progress, ledger: dict[str, int], validation: dict[str, float]) -> dict[str, Any]:
+    def line(self, done: Progress, validation: dict[str, float]) -> dict[str, Any]:
         """The report after a step, as JSON; the next one begins here.
+
+        "mfu" is the share of the peak that the training's own time came to (validation and saving left out), with as
+        many keys a query as a causal row has.
 
         Args:
             done: the step.
-            ledger: {"tokens_seen": ..., "words_seen": ...}.
             validation: losses by objective.
         """
-        now = time.monotonic()
+        seconds = max(time.monotonic() - self._at, 1e-9)
+        training = max(seconds - sum(self._parts.values()), 1e-9)
+        at_work = training + self._parts.get("reading", 0.0)
         line = {
             "step": done.step,
-            **ledger,
+            **self.ledger,
             "objective": self._objective(done),
             "loss": {name: total / max(count, 1) for name, (total, count) in self._sums.items()},
             "validation": validation,
             "learning_rate": done.learning_rate,
             "gradient_norm": done.gradient_norm if math.isfinite(done.gradient_norm) else None,
-            "tokens_per_second": (ledger["tokens_seen"] - self._seen) / max(now - self._at, 1e-9),
-            "seconds": now - self._at,
+            "tokens_per_second": (self.ledger["tokens_seen"] - self._seen) / seconds,
+            "mfu": None if self._peak is None else self._flops / at_work / self._peak,
+            "seconds": seconds,
+            "seconds_by_part": {"training": training, **self._parts},
         }
         if done.bad:
             line["not_applied"] = {"in_a_row": done.bad, "why": str(done.culprit or "not found when computed again")}
-        self._sums, self._at, self._seen = {}, now, ledger["tokens_seen"]
+        self._begin()
         return line
 
     def place(self, done: Progress) -> dict[str, int]:

@@ -38,7 +38,7 @@ A bidirectional text encoder pretrained with Antiphon {__version__}.
 | step | {reading.step} of {course.steps} |
 | tokens seen | {reading.tokens:,} |
 | words seen | {words:,} |
-| corpus | `{course.run.corpus.path}`, identity `{found.corpus}` |
+| corpus | {", ".join(f"`{corpus.path}`" for corpus in course.run.corpus)}, identity `{found.corpus}` |
 | state | `{reading.state}` |
 | study | {found.study.question} |
 

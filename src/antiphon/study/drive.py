@@ -19,6 +19,7 @@ from antiphon.files import write_json, write_text
 from antiphon.finetune import catalog
 from antiphon.finetune.checks import check
 from antiphon.finetune.revision import revision
+from antiphon.pretrain.config import Pretrain
 from antiphon.study import launch
 from antiphon.study.console import LiveConsole, clock
 from antiphon.study.jobs import Job, jobs, missing
@@ -85,7 +86,7 @@ def prepare(study: Study, space: Workspace, console: Console) -> None:
     _prepare_corpus(study, space, console)
     unread = {name: mark for name, mark in identities.items() if not space.task(mark).is_file()}
     if catalog.reads_passages(list(unread)):
-        if next(iter(study.runs().values())).corpus.path != POCKET:
+        if all(corpus.path != POCKET for corpus in next(iter(study.runs().values())).corpus):
             _say(console, "reading the docstrings of the installed libraries for the pocket tasks")
         # Here once, rather than in every worker at the same time.
         docstrings.load(space.passages, launch.workers(study.machine))
@@ -100,11 +101,11 @@ def prepare(study: Study, space: Workspace, console: Console) -> None:
 
 def _prepare_corpus(study: Study, space: Workspace, console: Console) -> None:
     pretrain = next(iter(study.runs().values()))
-    identity = preparation.identity((pretrain.corpus,), pretrain.tokenizer, space.root)
+    identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
     folder = space.corpus(identity)
     if folder.is_dir():
         return
-    _say(console, f"preparing corpus {pretrain.corpus.path!r}")
+    _say(console, f"preparing corpus {_named(pretrain)}")
     last = [time.monotonic()]
 
     def say(facts: dict[str, Any]) -> None:
@@ -113,13 +114,17 @@ def _prepare_corpus(study: Study, space: Workspace, console: Console) -> None:
             last[0] = time.monotonic()
 
     workers = launch.workers(study.machine)
-    preparation.prepare((pretrain.corpus,), pretrain.tokenizer, folder, space.root, workers, say)
+    preparation.prepare(pretrain.corpus, pretrain.tokenizer, folder, space.root, workers, say)
     facts = preparation.facts(folder)
     for split in preparation.SPLITS:
         part = facts[split]
         left_out = f"; {part['empty']} empty documents left out" if part["empty"] else ""
         counted = f"{part['words']:,} words, {part['tokens']:,} tokens, {part['documents']:,} documents"
         _say(console, f"  {split}: {counted}{left_out}")
+
+
+def _named(pretrain: Pretrain) -> str:
+    return ", ".join(repr(corpus.path) for corpus in pretrain.corpus)
 
 
 def planned(study: Study, space: Workspace) -> Plan:
@@ -145,8 +150,8 @@ def report(study: Study, space: Workspace, console: Console, command: str) -> No
 def status(study: Study, space: Workspace, console: Console) -> None:
     """Say what is done and what is not."""
     pretrain = next(iter(study.runs().values()))
-    if not space.corpus(preparation.identity((pretrain.corpus,), pretrain.tokenizer, space.root)).is_dir():
-        _say(console, f"study {study.name}: not begun; its corpus {pretrain.corpus.path!r} is not prepared")
+    if not space.corpus(preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)).is_dir():
+        _say(console, f"study {study.name}: not begun; its corpus {_named(pretrain)} is not prepared")
         return
     found = planned(study, space)
     every = jobs(found, space)
@@ -194,16 +199,16 @@ def _reading(found: Plan, name: str) -> Reading:
 
 def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
     pretrain = next(iter(study.runs().values()))
-    identity = preparation.identity((pretrain.corpus,), pretrain.tokenizer, space.root)
+    identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
     folder = space.corpus(identity)
     if not folder.is_dir():
         raise UserError(
-            f"the corpus {pretrain.corpus.path!r} is not prepared yet. Run the study first, "
+            f"the corpus {_named(pretrain)} is not prepared yet. Run the study first, "
             "or `antiphon prepare` with the same arguments."
         )
     facts = preparation.facts(folder)
     data = revision(study.finetune.tasks, study.finetune.data, space.root)
-    held = supply(folder, [pretrain.corpus.weight], pretrain.batch.packing, pretrain.batch.block)
+    held = supply(folder, pretrain.weights, pretrain.batch.packing, pretrain.batch.block)
     return make_plan(study, identity, int(facts["vocabulary"]), held, data), facts
 
 

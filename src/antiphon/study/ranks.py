@@ -24,6 +24,7 @@ from antiphon.pretrain.config import Course
 from antiphon.pretrain.segment import Segment
 from antiphon.study.jobs import PretrainWork
 from antiphon.study.workspace import Workspace
+from antiphon.train.memory import keep_freed_memory
 from antiphon.train.parallel import Parallel
 from antiphon.train.ranks import joined
 
@@ -37,10 +38,11 @@ def pretrain(
     work: PretrainWork, machine: Machine, ranks: Parallel, report: Report, stopped: Callable[[], bool]
 ) -> None:
     """Train one segment as one of the ranks; see pretrain.run."""
+    keep_freed_memory()
     space = Workspace(work.workspace)
     folder = space.corpus(work.corpus)
     batch = work.run.batch
-    course = Course(work.run, work.corpus, supply(folder, [work.run.corpus.weight], batch.packing, batch.block))
+    course = Course(work.run, work.corpus, supply(folder, work.run.weights, batch.packing, batch.block))
     segment = Segment(
         course,
         work.start,
@@ -151,4 +153,5 @@ def _say(**what: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    # Not sys.exit: threads of the exchange between ranks that still run would abort an interpreter that shuts down.
+    os._exit(main(Path(sys.argv[1])))

@@ -77,6 +77,12 @@ def read_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
+def read_ledger(folder: Path) -> dict[str, int]:
+    """What a run had been shown when it was saved: "tokens_seen" and "words_seen"."""
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    return {name: facts[name] for name in ("tokens_seen", "words_seen")}
+
+
 def read_training(folder: Path) -> dict[str, Any]:
     """What `save` was given as `training`, on the CPU."""
     return torch.load(folder / STATE, map_location="cpu", weights_only=True)

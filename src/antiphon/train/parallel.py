@@ -47,6 +47,11 @@ def precision(machine: Machine) -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
+def compiles(machine: Machine) -> bool:
+    """Whether layers are compiled."""
+    return machine.compile == "on" or (machine.compile == "auto" and device(machine).type == "cuda")
+
+
 def autocast(where: torch.device, dtype: torch.dtype) -> contextlib.AbstractContextManager[object]:
     """Compute matrix products in `dtype`; weights stay float32. Nothing at all for float32."""
     if dtype is torch.float32:
