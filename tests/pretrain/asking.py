@@ -40,6 +40,9 @@ EVERY = [
 ]
 """Each objective in its forms, mixtures aside. A new objective goes here, and all general rules are held against it."""
 
+MIXTURES = ["mix(clm: 1, mlm(0.4): 2)", "mix(clm: 1, prefix(0.5): 2, mntp(0.3, spans 1-3): 1) per batch"]
+"""Mixtures of them, of the rows of a batch and of whole batches."""
+
 IN_PLACE = ("mlm", "cmlm")
 """Those whose token t is answered at t; in the others it is answered at t - 1."""
 

@@ -18,10 +18,9 @@ from antiphon.pretrain.notation import OBJECTIVES
 from antiphon.pretrain.objective import BIDIRECTIONAL, CAUSAL, IGNORE, PREFIX, Vocabulary
 from antiphon.pretrain.schedule import Schedule
 from tests import tiny
-from tests.pretrain.asking import EVERY, VOCABULARY, answered, askable, moved, objective, packed
+from tests.pretrain.asking import EVERY, MIXTURES, VOCABULARY, answered, askable, moved, objective, packed
 
 STEPS = range(8)
-MIXTURES = ["mix(clm: 1, mlm(0.4): 2)", "mix(clm: 1, prefix(0.5): 2, mntp(0.3, spans 1-3): 1) per batch"]
 EVERY_ONE = pytest.mark.parametrize("notation", EVERY)
 
 

@@ -8,20 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 from antiphon.config import UserError
 from antiphon.data.prepare import Prepared, prepare
 from antiphon.data.tokenizer import Tokenizer
 from antiphon.machine import Machine
-from antiphon.model import build
-from antiphon.model.attention import Attention, Kernel
-from antiphon.model.loss import Learner, Loss, language_modelling
-from antiphon.model.presets import Model
+from antiphon.model.loss import Learner, Loss
 from antiphon.pretrain import run as pretraining
 from antiphon.pretrain.config import Course
-from antiphon.pretrain.objective import LMBatch
 from antiphon.pretrain.pieces import Piece, pieces
 from antiphon.train import checkpoint, log
 from antiphon.train.loop import Progress, train
@@ -136,40 +131,6 @@ def test_a_run_without_held_out_text_has_no_validation(tiny_text: Path, tmp_path
     segment = tiny.stretch(tiny.course(tiny.pretrain("clm", "4 steps"), whole), tmp_path, "run")
     tiny.train(segment, whole)
     assert all(line["validation"] == {} for line in log.read(segment.log))
-
-
-# 16: it learns
-
-
-def asked_loss(model: nn.Module, micro: LMBatch) -> Loss:
-    assert isinstance(model, build.LanguageModel)
-    arrays = (micro.inputs, micro.labels, micro.documents, micro.positions)
-    inputs, labels, documents, positions = map(torch.from_numpy, arrays)
-    return language_modelling(model, inputs, labels, documents, positions, Attention(micro.attention))
-
-
-@pytest.mark.parametrize("schedule", ["clm", "mlm(0.4)", "mntp(0.4)", "mix(clm: 1, mlm(0.3): 1)"])
-def test_forty_steps_on_one_batch_overfit_it(prepared: Prepared, schedule: str) -> None:
-    batch = tiny.batches(prepared, rows=4, length=32)(0)
-    found = tiny.pretrain(schedule).schedule.phases[0].objective
-    parts = found(batch, tiny.vocabulary(prepared.encoder), 0, 0)
-    model = build.build(Model.read({**tiny.MODEL, "width": 128, "ffn": 256}), prepared.encoder.size, 0)
-    build.use_kernel(model, Kernel.SDPA)
-    told: list[Progress] = []
-    train(
-        model,
-        adamw(model, weight_decay=0.0, betas=(0.9, 0.95), epsilon=1e-8),
-        start=0,
-        steps=40,
-        batches=lambda step: parts,
-        count=lambda micro: micro.count,
-        loss=asked_loss,
-        learning_rate=lambda step: 5e-3 * min(1.0, (step + 1) / 5),
-        clip=1.0,
-        actions=[(1, told.append)],
-    )
-    assert told[0].loss == pytest.approx(np.log(320), abs=0.3)  # at first nothing is known
-    assert told[-1].loss < 0.1 * told[0].loss
 
 
 # What is told, and what is written
