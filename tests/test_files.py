@@ -140,14 +140,18 @@ def test_a_lock_is_held_against_other_processes_and_let_go(tmp_path: Path) -> No
         "import sys; from pathlib import Path; from antiphon import files\n"
         "from antiphon.config import UserError\n"
         "try:\n"
-        "    with files.lock(Path(sys.argv[1]), wait=False, holder='another run'): print('free')\n"
+        "    with files.lock(Path(sys.argv[1]), False, 'another run', shared='shared' in sys.argv): print('free')\n"
         "except UserError as error: print(error)\n"
     )
 
-    def other() -> str:
-        command = [sys.executable, "-c", code, str(tmp_path / "lock")]
+    def other(*how: str) -> str:
+        command = [sys.executable, "-c", code, str(tmp_path / "lock"), *how]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     with files.lock(tmp_path / "lock", wait=False, holder="another run"):
         assert f"another run (process {os.getpid()}) is at work here" in other()
+        assert "is at work here" in other("shared")
     assert other() == "free\n"
+    with files.lock(tmp_path / "lock", wait=False, holder="another run", shared=True):
+        assert "is at work here" in other()
+        assert other("shared") == "free\n"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from antiphon.config import UserError
+from antiphon.processes import launched
 
 app = typer.Typer(
     help="Pretrain text encoders with any schedule of causal and masked language modelling.",
@@ -51,6 +54,37 @@ def _spoken(verb: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def _left_at_once(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb that several processes may do together: those of a launcher end without Python's own shutdown.
+
+    Threads of the exchange between them that still run would abort it.
+    """
+
+    @functools.wraps(verb)
+    def wrapped(*arguments: Any, **options: Any) -> None:
+        if not launched():
+            verb(*arguments, **options)
+            return
+        try:
+            verb(*arguments, **options)
+        except typer.Exit as ended:
+            _leave(ended.exit_code)
+        except SystemExit:  # another process has told why
+            _leave(1)
+        except BaseException:
+            traceback.print_exc()
+            _leave(1)
+        _leave(0)
+
+    return wrapped
+
+
+def _leave(code: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 @app.command()
 @_spoken
 def run(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) -> None:
@@ -77,6 +111,23 @@ def prepare(study: StudyFile, changes: Changes = NONE, workspace: Space = RUNS) 
     wanted, space = read(study, changes), Workspace(workspace)
     with lock(space.lock, wait=False, holder="another `antiphon`"):
         drive.prepare(wanted, space, console)
+
+
+@app.command()
+@_left_at_once
+@_spoken
+def pretrain(
+    study: StudyFile,
+    name: Annotated[str, typer.Argument(metavar="RUN", help="ARM/SEED, or ARM for its first seed: mlm/1.")],
+    changes: Changes = NONE,
+    workspace: Space = RUNS,
+) -> None:
+    """Train one run of a study and score nothing. Under torchrun, every process that it starts takes part."""
+    from antiphon.study import single
+    from antiphon.study.workspace import Workspace
+
+    verb = single.pretrain_as_a_rank if launched() else single.pretrain
+    raise typer.Exit(verb(study, changes, name, Workspace(workspace), console))
 
 
 @app.command()

@@ -90,13 +90,14 @@ def checksum(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def lock(path: Path, wait: bool, holder: str) -> Iterator[None]:
-    """Hold an exclusive lock on a file for the length of the block.
+def lock(path: Path, wait: bool, holder: str, shared: bool = False) -> Iterator[None]:
+    """Hold a lock on a file for the length of the block.
 
     Args:
         path: the lock file, made if missing.
         wait: wait for the holder, or fail at once.
         holder: what holds it, for the message ("another `antiphon run`").
+        shared: others who share it may hold it too; otherwise this process alone.
 
     Raises:
         UserError: the lock is held by another process and `wait` is false.
@@ -104,7 +105,7 @@ def lock(path: Path, wait: bool, holder: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+", encoding="utf-8") as stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(stream, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             stream.seek(0)
             raise UserError(

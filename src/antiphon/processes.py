@@ -16,6 +16,11 @@ def end_with_parent() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
+def launched() -> bool:
+    """Whether this process is one of those that torchrun, or another launcher that speaks as it does, has started."""
+    return "WORLD_SIZE" in os.environ
+
+
 @contextlib.contextmanager
 def pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Fresh processes for the length of a block, to be opened by the main thread.

@@ -91,7 +91,7 @@ def left(folder: Path) -> set[str]:
 def test_planning_and_asking_load_no_torch(study: Path, tmp_path: Path) -> None:
     said = antiphon("--help", folder=tmp_path)
     assert said.returncode == 0
-    for verb in ("run", "prepare", "plan", "status", "report", "export"):
+    for verb in ("run", "prepare", "pretrain", "plan", "status", "report", "export"):
         assert verb in said.stdout
     assert heavy(said) == set()
     # The tokenizer needs its library, but no network.
@@ -113,7 +113,9 @@ def test_status_before_anything_says_so(study: Path, tmp_path: Path) -> None:
 
 def test_plan_before_prepare_says_what_to_do(study: Path, tmp_path: Path) -> None:
     for verb in ("plan", "report"):
-        assert "is not prepared yet. Run the study first" in complaint(antiphon(verb, study, folder=tmp_path))
+        assert "is not prepared: run `antiphon prepare STUDY` first" in complaint(
+            antiphon(verb, study, folder=tmp_path)
+        )
 
 
 # Mistakes

@@ -53,7 +53,7 @@ def run(study: Study, space: Workspace, console: Console, command: str) -> int:
     if todo or not _is_told(study, space):
         report(study, space, console, command)
     else:
-        _say(console, f"nothing to do; the report is {space.report(study.name) / 'index.html'}")
+        say(console, f"nothing to do; the report is {space.report(study.name) / 'index.html'}")
     if failures:
         console.print(f"[red]{len(failures)} jobs failed or could not start[/red]; the same command tries them again")
     return 1 if failures else 0
@@ -70,7 +70,7 @@ def _telling(study: Study, missing: int) -> str:
     return f"# jobs missing: {missing}\n{settings(study)}"
 
 
-def _say(console: Console, text: str) -> None:
+def say(console: Console, text: str) -> None:
     """A line as it is: no markup, no colours, no wrapping."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
@@ -83,11 +83,11 @@ def prepare(study: Study, space: Workspace, console: Console) -> None:
     """
     # Names and files first: that takes no time.
     identities = revision(study.finetune.tasks, study.finetune.data, space.root)
-    _prepare_corpus(study, space, console)
+    prepare_corpus(study, space, console)
     unread = {name: mark for name, mark in identities.items() if not space.task(mark).is_file()}
     if catalog.reads_passages(list(unread)):
         if all(corpus.path != POCKET for corpus in next(iter(study.runs().values())).corpus):
-            _say(console, "reading the docstrings of the installed libraries for the pocket tasks")
+            say(console, "reading the docstrings of the installed libraries for the pocket tasks")
         # Here once, rather than in every worker at the same time.
         docstrings.load(space.passages, launch.workers(study.machine))
     for name, identity in unread.items():
@@ -95,32 +95,41 @@ def prepare(study: Study, space: Workspace, console: Console) -> None:
         dataset = task.read(Path(study.finetune.data) if study.finetune.data else None, space.root)
         check(task, dataset)
         sizes = {split.value: len(examples) for split, examples in dataset.examples.items()}
-        _say(console, f"task {name}: " + ", ".join(f"{size:,} {split}" for split, size in sizes.items()) + " examples")
+        say(console, f"task {name}: " + ", ".join(f"{size:,} {split}" for split, size in sizes.items()) + " examples")
         write_json(space.task(identity), {"task": name, **sizes})
 
 
-def _prepare_corpus(study: Study, space: Workspace, console: Console) -> None:
+def corpus_folder(study: Study, space: Workspace) -> Path:
+    """Where the corpus of a study lies, once it is prepared."""
     pretrain = next(iter(study.runs().values()))
-    identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
-    folder = space.corpus(identity)
+    return space.corpus(preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root))
+
+
+def prepare_corpus(study: Study, space: Workspace, console: Console) -> None:
+    """Prepare the corpus of a study, unless that is done.
+
+    Raises:
+        UserError: the corpus is unusable.
+    """
+    pretrain, folder = next(iter(study.runs().values())), corpus_folder(study, space)
     if folder.is_dir():
         return
-    _say(console, f"preparing corpus {_named(pretrain)}")
+    say(console, f"preparing corpus {_named(pretrain)}")
     last = [time.monotonic()]
 
-    def say(facts: dict[str, Any]) -> None:
+    def note(facts: dict[str, Any]) -> None:
         if time.monotonic() - last[0] > SECONDS_BETWEEN_NOTES:
-            _say(console, f"  {facts['note']}")
+            say(console, f"  {facts['note']}")
             last[0] = time.monotonic()
 
     workers = launch.workers(study.machine)
-    preparation.prepare(pretrain.corpus, pretrain.tokenizer, folder, space.root, workers, say)
+    preparation.prepare(pretrain.corpus, pretrain.tokenizer, folder, space.root, workers, note)
     facts = preparation.facts(folder)
     for split in preparation.SPLITS:
         part = facts[split]
         left_out = f"; {part['empty']} empty documents left out" if part["empty"] else ""
         counted = f"{part['words']:,} words, {part['tokens']:,} tokens, {part['documents']:,} documents"
-        _say(console, f"  {split}: {counted}{left_out}")
+        say(console, f"  {split}: {counted}{left_out}")
 
 
 def _named(pretrain: Pretrain) -> str:
@@ -144,14 +153,14 @@ def report(study: Study, space: Workspace, console: Console, command: str) -> No
     write_text(space.report(study.name) / TOLD, _telling(study, story.missing))
     if story.observations:
         console.print(tables.terminal(find(story)))
-    _say(console, f"report: {path}")
+    say(console, f"report: {path}")
 
 
 def status(study: Study, space: Workspace, console: Console) -> None:
     """Say what is done and what is not."""
-    pretrain = next(iter(study.runs().values()))
-    if not space.corpus(preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)).is_dir():
-        _say(console, f"study {study.name}: not begun; its corpus {_named(pretrain)} is not prepared")
+    if not corpus_folder(study, space).is_dir():
+        corpus = _named(next(iter(study.runs().values())))
+        say(console, f"study {study.name}: not begun; its corpus {corpus} is not prepared")
         return
     found = planned(study, space)
     every = jobs(found, space)
@@ -159,7 +168,7 @@ def status(study: Study, space: Workspace, console: Console) -> None:
     _say_what_is_left(console, study, space, every, todo)
     for job in every:
         if job.is_pretraining:
-            _say(console, f"  {'done   ' if job.done.exists() else 'to do  '} {job.title}")
+            say(console, f"  {'done   ' if job.done.exists() else 'to do  '} {job.title}")
 
 
 def export(study: Study, name: str, target: Path, space: Workspace, console: Console) -> None:
@@ -178,59 +187,52 @@ def export(study: Study, name: str, target: Path, space: Workspace, console: Con
     encoder = prepared.encoder
     specials = {"pad": encoder.pad, "bos": encoder.bos, "eos": encoder.eos, "mask": encoder.mask}
     write(state, target, prepared.tokenizer_files, specials, card(found, reading))
-    _say(console, f"{target}: an encoder for AutoModel and AutoModelForMaskedLM; its logits are checked")
+    say(console, f"{target}: an encoder for AutoModel and AutoModelForMaskedLM; its logits are checked")
 
 
 def _reading(found: Plan, name: str) -> Reading:
     wanted, _, label = name.partition("@")
-    arm, _, seed = wanted.partition("/")
-    arms = list(found.study.axes.schedule)
-    if arm not in arms:
-        raise UserError(f"run {name!r}: no arm {arm!r} in study {found.study.name}; {nearest(arm, arms)}")
+    wants = (*found.study.named(wanted), label or "100%")
     for reading in found.readings:
-        wants = (arm, seed or str(found.study.axes.seed[0]), label or "100%")
-        if (reading.arm, str(reading.seed), reading.label) == wants:
+        if (reading.arm, reading.seed, reading.label) == wants:
             return reading
-    raise UserError(
-        f"run {name!r}: the study has seeds {', '.join(map(str, found.study.axes.seed))} and readings "
-        f"{', '.join(dict.fromkeys(reading.label for reading in found.readings))}; write ARM/SEED@READING."
-    )
+    labels = list(dict.fromkeys(reading.label for reading in found.readings))
+    raise UserError(f"run {name!r}: no reading {label!r}; {nearest(label, labels)}. Write ARM/SEED@READING.")
 
 
 def _planned(study: Study, space: Workspace) -> tuple[Plan, dict[str, Any]]:
     pretrain = next(iter(study.runs().values()))
-    identity = preparation.identity(pretrain.corpus, pretrain.tokenizer, space.root)
-    folder = space.corpus(identity)
+    folder = corpus_folder(study, space)
     if not folder.is_dir():
         raise UserError(
-            f"the corpus {_named(pretrain)} is not prepared yet. Run the study first, "
-            "or `antiphon prepare` with the same arguments."
+            f"the corpus {_named(pretrain)} is not prepared: run `antiphon prepare STUDY` first, "
+            "with the same --set and --workspace."
         )
     facts = preparation.facts(folder)
     data = revision(study.finetune.tasks, study.finetune.data, space.root)
     held = supply(folder, pretrain.weights, pretrain.batch.packing, pretrain.batch.block)
-    return make_plan(study, identity, int(facts["vocabulary"]), held, data), facts
+    return make_plan(study, folder.name, int(facts["vocabulary"]), held, data), facts
 
 
 def _say_what_is_left(console: Console, study: Study, space: Workspace, every: list[Job], todo: list[Job]) -> None:
     done = len(every) - len(todo)
     if not todo:
-        _say(console, f"study {study.name}: all {len(every)} jobs are done")
+        say(console, f"study {study.name}: all {len(every)} jobs are done")
         return
     if done:
-        _say(console, f"study {study.name}: {done} of {len(every)} jobs are done and skipped")
+        say(console, f"study {study.name}: {done} of {len(every)} jobs are done and skipped")
     else:
-        _say(console, f"study {study.name}: {study.question}".rstrip(": "))
+        say(console, f"study {study.name}: {study.question}".rstrip(": "))
         if study.cost:
-            _say(console, f"cost: {study.cost}")
+            say(console, f"cost: {study.cost}")
     for job in todo:
-        if step := _saved_step(space, job):
-            _say(console, f"  {job.title} goes on from step {step}")
+        if step := saved_step(space, job):
+            say(console, f"  {job.title} goes on from step {step}")
     kinds = Counter(job.is_pretraining for job in todo)
-    _say(console, f"to do: {kinds[True]} pretraining segments, {kinds[False]} fine-tunings")
+    say(console, f"to do: {kinds[True]} pretraining segments, {kinds[False]} fine-tunings")
 
 
-def _saved_step(space: Workspace, job: Job) -> int:
+def saved_step(space: Workspace, job: Job) -> int:
     """The step at which an unfinished pretraining was last saved; 0 if it was not."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in space.partial(job.id).glob("[!.]*/run.json")]
     return max((facts["step"] for facts in found), default=0)

@@ -26,7 +26,7 @@ from antiphon.study.jobs import PretrainWork
 from antiphon.study.workspace import Workspace
 from antiphon.train.memory import keep_freed_memory
 from antiphon.train.parallel import Parallel
-from antiphon.train.ranks import joined
+from antiphon.train.ranks import joined, met
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -127,7 +127,7 @@ def main(job: Path) -> int:
     work, machine = pickle.loads(job.read_bytes())
     torch.set_num_threads(machine.threads)
     try:
-        with joined(machine) as ranks:
+        with met() as meeting, joined(machine, meeting) as ranks:
             try:
                 pretrain(work, machine, ranks, lambda facts: _say(progress=facts), pulled.is_set)
             except pretraining.Interrupted:

@@ -129,6 +129,18 @@ class Study(Config):
             for seed in self.axes.seed
         }
 
+    def named(self, name: str) -> tuple[str, int]:
+        """The run that a name stands for: ARM/SEED, or ARM for its first seed.
+
+        Raises:
+            UserError: there is no such run; the nearest name is given.
+        """
+        names = {f"{arm}/{seed}": (arm, seed) for arm in self.axes.schedule for seed in self.axes.seed}
+        wanted = name if "/" in name else f"{name}/{self.axes.seed[0]}"
+        if wanted not in names:
+            raise UserError(f"no run {name!r} in study {self.name}; {nearest(wanted, list(names))}")
+        return names[wanted]
+
 
 def _check_readings(readings: tuple[Amount, ...]) -> None:
     shown = [str(reading) for reading in readings]

@@ -52,9 +52,13 @@ class Workspace:
         """The docstrings of the pocket corpus and its tasks."""
         return self.root / docstrings.FOLDER
 
+    def claim(self, identity: str) -> Path:
+        """Held by who trains towards a checkpoint while others may be at work here; dropped with `partial`."""
+        return self.partial(identity) / "lock"
+
     @property
     def lock(self) -> Path:
-        """Held by the launcher at work here."""
+        """Held by the launcher at work here; shared by those who pretrain one run each."""
         return self.root / "lock"
 
     def sweep(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
@@ -117,8 +118,11 @@ def divided(module: nn.Module, layers: Sequence[nn.Module], machine: Machine, ra
             fully_shard(layer)
         fully_shard(module)  # in place
         return module
-    # Buffers are constants here, and sending them would be one more thing to wait for.
-    return DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
+    with warnings.catch_warnings():
+        # 2.13 has another word for it, which 2.11 does not know; every rank would tell its user so.
+        warnings.filterwarnings("ignore", "`broadcast_buffers`", FutureWarning)
+        # Buffers are constants here, and sending them would be one more thing to wait for.
+        return DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 @contextlib.contextmanager
