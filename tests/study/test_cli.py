@@ -213,9 +213,9 @@ def _wait_for_step(folder: Path, step: int, process: subprocess.Popen[bytes]) ->
 
 
 def _left_alive(leader: int) -> list[str]:
-    """Command lines of the processes of a group that are still alive some seconds after their leader."""
+    """Command lines of the processes of a group that are still alive half a minute after their leader."""
     lines: list[str] = []
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         listed = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
         rows = (line.split(None, 2) for line in listed.splitlines())
