@@ -103,6 +103,23 @@ def test_a_run_stopped_after_every_single_step_is_bit_equal(
     assert steps == list(range(1, 9))
 
 
+def test_reports_of_several_steps_are_those_of_an_undisturbed_run(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretraining, "REPORTS_A_RUN", 2)
+    calm = tiny.stretch(course(prepared, "one curve"), tmp_path, "calm")
+    tiny.train(calm, prepared)
+    halting = tiny.stretch(course(prepared, "one curve"), tmp_path, "halting")
+    for _ in range(7):
+        with pytest.raises(Interrupted):
+            pretraining.run(halting, prepared, tiny.MACHINE, Parallel(), lambda facts: None, lambda: True)
+    tiny.train(halting, prepared)
+    one, other = log.read(calm.log), log.read(halting.log)
+    assert len(one) < 8
+    told = ("step", "tokens_seen", "words_seen", "loss", "validation", "learning_rate", "gradient_norm")
+    assert [[line[name] for name in told] for line in one] == [[line[name] for name in told] for line in other]
+
+
 def test_a_switch_does_what_it_says(undisturbed: dict[str, Path]) -> None:
     # Were the restart ignored, the tests above would be true and worth nothing.
     kept, reset = (checkpoint.read_training(undisturbed[name])["optimizer"]["state"] for name in list(RUNS)[:2])

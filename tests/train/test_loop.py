@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from antiphon.model.loss import Loss
 from antiphon.train.loop import Diverged, Progress, train
 from antiphon.train.optimizer import adamw
+from antiphon.train.parallel import clip_gradients
 
 Pairs = tuple[Tensor, Tensor]
 
@@ -124,6 +125,20 @@ def test_the_gradient_is_clipped_by_its_global_norm() -> None:
     moved = torch.cat([(one - other).flatten() for one, other in zip(before, model.parameters(), strict=True)])
     assert told.gradient_norm == told_free.gradient_norm > 0.5  # reported before clipping
     assert float(moved.detach().norm()) == pytest.approx(0.5, rel=1e-4)
+
+
+def test_the_norm_of_a_large_gradient_is_exact() -> None:
+    # Squares added up one after the other in float32 are off by a hundred times as much.
+    gradient = torch.randn(4096, 128, generator=torch.Generator().manual_seed(0))
+    parts = [torch.nn.Parameter(part.clone()) for part in (gradient, gradient[:3000], gradient[3000:], gradient[:, 0])]
+    for part in parts:
+        part.grad = part.detach().clone()
+    exact = math.sqrt(sum(float(part.detach().double().square().sum()) for part in parts))
+    assert clip_gradients(parts, 1e9) == pytest.approx(exact, rel=1e-7)
+    assert parts[0].grad is not None
+    assert torch.equal(parts[0].grad, parts[0])
+    assert clip_gradients(parts, 1.0) == pytest.approx(exact, rel=1e-7)
+    assert clip_gradients(parts, 1.0) == pytest.approx(1.0, rel=1e-7)
 
 
 def test_actions_come_in_order_after_every_so_many_steps() -> None:

@@ -106,7 +106,7 @@ class _Trainer:
         self.saver = checkpoint.Saver(machine.save_in_background)
         self.saved = time.monotonic()
         peak = peak_flops(self.state.device, self.precision)
-        begun = {"tokens_seen": 0, "words_seen": 0} if origin is None else checkpoint.read_ledger(origin)
+        begun = {} if origin is None else checkpoint.peek(origin)
         self.tally = Tally(self.course, begun, encoder.size, None if peak is None else peak * ranks.world)
 
     def open_batches(self) -> Batches:
@@ -247,7 +247,7 @@ class _Trainer:
             "identity": self.course.identity(step),
             "step": step,
             "steps": self.course.steps,
-            **self.tally.ledger,
+            **self.tally.facts(),
             "pretrain": self.course.run.model_dump(mode="json"),
             "corpus": self.prepared.folder.name,
         }

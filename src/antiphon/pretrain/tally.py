@@ -21,18 +21,24 @@ class Tally:
         ledger: {"tokens_seen": ..., "words_seen": ...} since the beginning of the run, counted in the batches.
     """
 
-    def __init__(self, course: Course, ledger: Mapping[str, int], vocabulary: int, peak: float | None) -> None:
+    def __init__(self, course: Course, saved: Mapping[str, Any], vocabulary: int, peak: float | None) -> None:
         """Begin.
 
         Args:
             course: the run.
-            ledger: as far as the run has come.
+            saved: what `facts` gave where the run has come to; empty at its beginning.
             vocabulary: V.
             peak: floating-point operations a second that all devices together could do; None if that is not known.
         """
         self._course, self._vocabulary, self._peak = course, vocabulary, peak
-        self.ledger = dict(ledger)
+        self.ledger: dict[str, int] = {name: saved.get(name, 0) for name in ("tokens_seen", "words_seen")}
         self._begin()
+        # Else the first report of a resumed run would be the mean of fewer steps than that of an undisturbed one.
+        self._sums = {name: (total, count) for name, (total, count) in saved.get("unreported", {}).items()}
+
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it, as JSON: the ledger, and sums and counts of losses not reported yet."""
+        return {**self.ledger, "unreported": dict(self._sums)}
 
     def _begin(self) -> None:
         self._sums: dict[str, tuple[float, int]] = {}

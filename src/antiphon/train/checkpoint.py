@@ -77,10 +77,9 @@ def read_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def read_ledger(folder: Path) -> dict[str, int]:
-    """What a run had been shown when it was saved: "tokens_seen" and "words_seen"."""
-    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    return {name: facts[name] for name in ("tokens_seen", "words_seen")}
+def peek(folder: Path) -> dict[str, Any]:
+    """The facts of a checkpoint that `read_facts` has found complete; reads no other file."""
+    return json.loads((folder / FACTS).read_text(encoding="utf-8"))
 
 
 def read_training(folder: Path) -> dict[str, Any]:
