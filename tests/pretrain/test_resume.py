@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from antiphon.config import UserError
 from antiphon.data.prepare import Prepared
@@ -19,6 +17,7 @@ from antiphon.pretrain.run import Interrupted
 from antiphon.train import checkpoint, log
 from antiphon.train.parallel import Parallel
 from tests import ranks, tiny
+from tests.pretrain.states import states_differ
 from tests.ranks import Case
 
 RATE = {"peak": 3e-3, "warmup": "1 steps", "decay": "1 steps"}
@@ -49,24 +48,6 @@ def undisturbed(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) ->
         tiny.train(segment, prepared)
         targets[name] = segment.target
     return targets
-
-
-def states_differ(one: Path, other: Path) -> list[str]:
-    """What differs between the training states of two checkpoints."""
-    first, second = (dict(_leaves(checkpoint.read_training(folder))) for folder in (one, other))
-    assert first.keys() == second.keys()
-    return [name for name, value in first.items() if not torch.equal(value, second[name])]
-
-
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors and numbers of a nest of dicts and lists, by their places."""
-    if isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            # The rate is set at every step.
-            if key != "lr":
-                yield from _leaves(inner, f"{name}.{key}")
-    elif isinstance(value, torch.Tensor | float | int):
-        yield name, torch.as_tensor(value)
 
 
 # 6: stop and resume
