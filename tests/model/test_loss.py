@@ -11,11 +11,10 @@ from antiphon.model import build
 from antiphon.model.attention import Attention, Kernel
 from antiphon.model.loss import IGNORE, infonce, language_modelling
 from antiphon.model.presets import Model
-from antiphon.pretrain.objective import LMBatch, Vocabulary
-from antiphon.pretrain.schedule import Schedule
+from antiphon.pretrain.objective import LMBatch
 from tests import tiny
+from tests.pretrain.asking import EVERY, MIXTURES, VOCABULARY, objective
 
-VOCABULARY = Vocabulary(100, 3, (0, 1, 2, 3))
 LAYOUT = [[24], [10, 14], [3, 2, 5], [20]]
 
 
@@ -25,8 +24,7 @@ def network() -> build.LanguageModel:
 
 
 def asked(notation: str) -> list[LMBatch]:
-    objective = Schedule.parse(notation).phases[0].objective
-    return objective(tiny.token_batch(LAYOUT, 24), VOCABULARY, 0, 0)
+    return objective(notation, 0.5)(tiny.token_batch(LAYOUT, 24), VOCABULARY, 0, 0)
 
 
 def tensors(batch: LMBatch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -34,8 +32,12 @@ def tensors(batch: LMBatch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, t
     return first, second, third, fourth
 
 
+def opened(batch: LMBatch) -> torch.Tensor | None:
+    return None if batch.opened is None else torch.from_numpy(batch.opened)
+
+
 @pytest.mark.parametrize("kernel", [Kernel.SDPA, Kernel.MATMUL, Kernel.DOCUMENTS])
-@pytest.mark.parametrize("notation", ["clm", "mlm(0.4)", "mlm(0.3, 80/10/10)", "mntp(0.4)", "mix(clm: 1, mlm(0.4): 1)"])
+@pytest.mark.parametrize("notation", EVERY + MIXTURES)
 def test_the_loss_is_the_cross_entropy_of_full_logits(
     network: build.LanguageModel, notation: str, kernel: Kernel
 ) -> None:
@@ -44,11 +46,12 @@ def test_the_loss_is_the_cross_entropy_of_full_logits(
         inputs, labels, documents, positions = tensors(batch)
         attention = Attention(batch.attention)
         network.zero_grad()
-        ours = language_modelling(network, inputs, labels, documents, positions, attention)
+        ours = language_modelling(network, inputs, labels, documents, positions, attention, opened(batch))
         (ours.total / ours.count).backward()
         gradients = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
         network.zero_grad()
-        scores = network.lm_head(build.encode(network, inputs, documents, positions, attention))
+        states = build.encode(network, inputs, documents, positions, attention, opened(batch))
+        scores = network.lm_head(states)
         theirs = functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=IGNORE)
         theirs.backward()
         assert ours.count == int((labels != IGNORE).sum()) == batch.count
@@ -70,7 +73,7 @@ def test_the_loss_of_clm_is_the_one_of_transformers(network: build.LanguageModel
 
 def asked_whole(tokens: np.ndarray) -> LMBatch:
     batch = tiny.token_batch([[24]] * len(tokens), 24)
-    (found,) = Schedule.parse("clm").phases[0].objective(batch, VOCABULARY, 0, 0)
+    (found,) = objective("clm")(batch, VOCABULARY, 0, 0)
     assert np.array_equal(found.inputs, tokens)
     return found
 

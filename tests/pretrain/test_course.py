@@ -15,6 +15,8 @@ from antiphon.data.supply import Supply
 from antiphon.pretrain.amount import Amount
 from antiphon.pretrain.config import Course, LearningRate, Pretrain
 from antiphon.pretrain.pace import Pace
+from tests import tiny
+from tests.pretrain import kinds
 
 SUPPLY = Supply(slots=5120, tokens=5120, words=2560)
 
@@ -96,10 +98,12 @@ def test_a_curve_rises_then_falls_and_stays_between_its_ends(
 
 
 @pytest.mark.parametrize("shape", ["wsd", "linear", "cosine", "constant"])
-@pytest.mark.parametrize("schedule", ["25% clm > 75% mlm(0.4)", "(1 clm > 1 mlm(0.2)) x 5"])
-def test_one_curve_goes_on_over_the_borders_of_phases(shape: str, schedule: str) -> None:
-    setting = {"shape": shape, "warmup": "4 steps", "decay": "5 steps"}
-    assert rates(course(schedule, learning_rate=setting)) == rates(course("clm", learning_rate=setting))
+@pytest.mark.parametrize("kind", kinds.KINDS.values(), ids=kinds.KINDS)
+def test_one_curve_goes_on_over_the_borders_of_phases(shape: str, kind: kinds.Kind) -> None:
+    setting = {"shape": shape, "warmup": "1 steps", "decay": "1 steps"}
+    changes = {"batch": tiny.BATCH, **kind.changes, "learning_rate": setting}
+    found = course(kind.schedule.format(a="clm", b="mlm(0.4 -> 0.2)"), kind.budget, **changes)
+    assert rates(found) == rates(course("clm", f"{found.steps} steps", **changes))
 
 
 @pytest.mark.parametrize("shape", ["wsd", "linear", "cosine", "constant"])

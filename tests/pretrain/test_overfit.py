@@ -8,11 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
 from antiphon.model import build
-from antiphon.model.attention import Attention, Kernel
-from antiphon.model.loss import Learner, Loss
+from antiphon.model.attention import Kernel
+from antiphon.model.loss import Learner
 from antiphon.model.presets import Model
 from antiphon.pretrain import causal
 from antiphon.pretrain.objective import IGNORE, LMBatch, moved_left
@@ -20,23 +19,12 @@ from antiphon.train.loop import Progress, train
 from antiphon.train.optimizer import adamw
 from tests import tiny
 from tests.pretrain.asking import EVERY, VOCABULARY, moved, objective
+from tests.pretrain.learning import arguments, loss
 
 # No two rows are alike, and no two documents begin alike: the first token of each tells them apart.
 BATCH = tiny.token_batch([[14, 18], [32], [20, 12], [17, 14]], 32)
 STEPS = 40
 MODEL = Model.read({**tiny.MODEL, "layers": 1, "width": 128, "ffn": 256})
-
-
-def arguments(part: LMBatch) -> tuple[Tensor, Tensor, Tensor, Attention, Tensor | None]:
-    """What a network is shown: inputs, documents, positions, and who may see whom."""
-    inputs, documents, positions = map(torch.from_numpy, (part.inputs, part.documents, part.positions))
-    opened = None if part.opened is None else torch.from_numpy(part.opened)
-    return inputs, documents, positions, Attention(part.attention), opened
-
-
-def loss(learner: nn.Module, part: LMBatch) -> Loss:
-    inputs, *others = arguments(part)
-    return Loss(learner(inputs, torch.from_numpy(part.labels), *others), part.count)
 
 
 def learn(questions: list[list[LMBatch]]) -> tuple[build.LanguageModel, list[float]]:
@@ -76,7 +64,8 @@ def question(notation: str) -> LMBatch:
 def right(network: build.LanguageModel, part: LMBatch, ahead: bool) -> float:
     """The share of the asked places whose most likely answer is the token of the text at this place, or the next."""
     with torch.no_grad():
-        states = build.encode(network, *arguments(part))
+        inputs, _, documents, positions, attention, opened = arguments(part)
+        states = build.encode(network, inputs, documents, positions, attention, opened)
         said = build.logits(network, states.flatten(0, 1)).argmax(-1).view(part.inputs.shape).numpy()
     rows = {
         (documents.tobytes(), positions.tobytes()): tokens

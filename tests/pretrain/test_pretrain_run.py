@@ -23,6 +23,7 @@ from antiphon.train.loop import Progress, train
 from antiphon.train.optimizer import adamw
 from antiphon.train.parallel import Parallel
 from tests import tiny
+from tests.pretrain.asking import EVERY, MIXTURES
 
 
 def course(prepared: Prepared) -> Course:
@@ -64,11 +65,11 @@ def _trainer(prepared: Prepared, folder: Path, found: Course, machine: Machine) 
 
 
 def test_the_validation_loss_is_the_training_loss_of_the_same_batch(prepared: Prepared, tmp_path: Path) -> None:
-    settings = {"validation": {"rows": 7, "objectives": ["clm", "mlm(0.3)", "mix(clm: 1, mntp(0.3): 2)"]}}
+    settings = {"validation": {"rows": 7, "objectives": EVERY + MIXTURES}}
     found = tiny.course(tiny.pretrain("clm", "8 steps", settings), prepared)
     trainer = _trainer(prepared, tmp_path, found, tiny.MACHINE)
     validation = trainer.validate()
-    assert set(validation) == {"clm", "mlm(0.3)", "mix(clm: 1, mntp(0.3): 2)"}
+    assert set(validation) == set(EVERY + MIXTURES)
     for name, parts in trainer.held_out.items():
         told: list[Progress] = []
         train(

@@ -16,6 +16,7 @@ from antiphon.train import checkpoint, log
 from antiphon.train.optimizer import Kind
 from antiphon.train.parallel import Parallel
 from tests import ranks, tiny
+from tests.pretrain.asking import EVERY, MIXTURES
 from tests.ranks import Case
 
 COPIES = tiny.MACHINE.model_copy(update={"parallel": "ddp"})
@@ -37,6 +38,8 @@ def test_an_update_is_the_same_for_one_and_for_two_ranks(prepared: Prepared, tmp
     runs["one row"] = tiny.pretrain("clm", "4 steps", {"batch": {"rows": 1, "length": 32}})
     runs["many rows"] = tiny.pretrain("50% mlm(0.4) > 50% mix(clm: 1, mlm(0.4): 6)", "4 steps", SEVEN)
     runs["changing"] = tiny.pretrain("mlm(0.4)", "4 steps", {"batch": {"rows": "50% 2 > 7", "length": "50% 16 > 32"}})
+    phases = " > ".join(f"1 step {notation}" for notation in EVERY + MIXTURES)
+    runs["every objective"] = tiny.pretrain(phases, None, SEVEN)
     cases, twins = [], []
     for name, run in runs.items():
         alone = tiny.stretch(tiny.course(run, prepared), tmp_path, f"{name} alone")
