@@ -18,6 +18,7 @@ import collections
 import contextlib
 import itertools
 import json
+import math
 import os
 import random
 import shutil
@@ -145,7 +146,10 @@ def strike(launcher: subprocess.Popen[bytes], draw: random.Random) -> tuple[str,
     end = time.monotonic() + LAUNCHERS_GRACE
     while time.monotonic() < end and any(alive(process) for process in below):
         time.sleep(0.05)
-    return whom, sum(alive(process) for process in below)
+    left = [process for process in below if alive(process)]
+    for process in left:
+        print(f"  outlived by {LAUNCHERS_GRACE:g} s: {arguments_of(process)}", flush=True)
+    return whom, len(left)
 
 
 def descendants(root: int) -> Iterator[int]:
@@ -155,6 +159,12 @@ def descendants(root: int) -> Iterator[int]:
             if parent == root:
                 yield int(folder.name)
                 yield from descendants(int(folder.name))
+
+
+def arguments_of(process: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")[-200:]
+    return "ended since"
 
 
 def alive(process: int) -> bool:
@@ -185,7 +195,7 @@ def compare(calm: Path, killed: Path, tolerance: float) -> int:
     lost = sum(ledger(one) != ledger(other) for one, other in curves)
     print(f"{len(logs)} logs: {len(logs) - lost} with every report once and the same tokens and words, {lost} not")
     pairs = [pair for one, other in curves for pair in zip(one, other, strict=False)]
-    apart = [abs(one["loss"][name] - other["loss"][name]) for one, other in pairs for name in one["loss"]]
+    apart = [abs(one["loss"][name] - other["loss"].get(name, math.inf)) for one, other in pairs for name in one["loss"]]
     print(f"{len(pairs)} reports: largest difference of a loss {max(apart, default=0.0):.1e}")
     rows = [path.name for path in (calm / "results").glob("*.jsonl")] if (calm / "results").is_dir() else []
     scores = sum(values(calm / "results" / name) != values(killed / "results" / name) for name in rows)
