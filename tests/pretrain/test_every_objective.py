@@ -184,6 +184,7 @@ def test_the_masks_of_runs_made_long_ago_have_not_changed(notation: str, digest:
     batch = tiny.token_batch([[24], [10, 14], [3, 2, 5], [20]], 24)
     found = hashlib.sha256()
     for step in (0, 5):
-        for part in objective(notation, 0.5)(batch, VOCABULARY, 7, step):
+        shown = dataclasses.replace(batch, first_row=4 * step)
+        for part in objective(notation, 0.5)(shown, VOCABULARY, 7, step):
             found.update(part.inputs.tobytes() + part.labels.tobytes())
     assert found.hexdigest()[:16] == digest

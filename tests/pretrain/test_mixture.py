@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -19,29 +20,30 @@ from tests.pretrain.asking import EVERY, VOCABULARY, objective, packed
 # Per row
 
 
-def _tagged(rows: int, step: int) -> TokenBatch:
+def _tagged(rows: int, first_row: int) -> TokenBatch:
     """Rows that tell which row of the run they are: token 4 + n at position 1."""
     batch = tiny.token_batch([[8]] * rows, 8)
     tokens = batch.tokens.copy()
-    tokens[:, 1] = 4 + (step * rows + np.arange(rows)) % 96
-    return dataclasses.replace(batch, tokens=tokens)
+    tokens[:, 1] = 4 + (first_row + np.arange(rows)) % 96
+    return dataclasses.replace(batch, tokens=tokens, first_row=first_row)
 
 
-def _owners(notation: str, rows: int, steps: int) -> list[int]:
-    """For each row of a run the number of the objective it got."""
+def _owners(notation: str, sizes: Sequence[int]) -> list[int]:
+    """For each row of a run, in steps of so many rows, the number of the objective it got."""
     mixture = objective(notation)
     assert isinstance(mixture, Mixture)
-    owners = []
-    for step in range(steps):
+    owners: list[int] = []
+    for step, rows in enumerate(sizes):
         found: dict[int, LMBatch] = {}
-        for part in mixture(_tagged(rows, step), VOCABULARY, 0, step):
+        first = len(owners)
+        for part in mixture(_tagged(rows, first), VOCABULARY, 0, step):
             # What stood there before masking: the label where masking asked, else the input.
             masked = (part.labels != IGNORE) & (part.attention != CAUSAL)
             for tag in np.where(masked, part.labels, part.inputs)[:, 1]:
                 assert int(tag) not in found
                 found[int(tag)] = part
         assert len(found) == rows
-        owners += [_number(mixture, found[4 + (step * rows + row) % 96]) for row in range(rows)]
+        owners += [_number(mixture, found[4 + (first + row) % 96]) for row in range(rows)]
     return owners
 
 
@@ -58,11 +60,11 @@ def _number(mixture: Mixture, found: LMBatch) -> int:
         ("mix(clm: 1, mlm(0.4): 1)", [1, 1]),
     ],
 )
-@pytest.mark.parametrize("rows", [1, 3, 7, 16])
+@pytest.mark.parametrize("sizes", [[1] * 80, [3] * 27, [7] * 12, [16] * 5, [2, 2, 3, 5, 7, 16, 1, 1, 30]])
 def test_any_run_of_rows_as_long_as_the_weights_has_the_exact_ratio(
-    notation: str, weights: list[int], rows: int
+    notation: str, weights: list[int], sizes: list[int]
 ) -> None:
-    owners = _owners(notation, rows, -(-80 // rows))
+    owners = _owners(notation, sizes)
     total = sum(weights)
     for start in range(len(owners) - total + 1):
         counts = Counter(owners[start : start + total])
@@ -93,7 +95,7 @@ def test_the_rows_of_a_mixture_are_asked_as_each_objective_would_ask_the_whole_b
 
 
 def test_the_rows_of_one_objective_are_spread_out() -> None:
-    owners = _owners("mix(clm: 4, mlm(0.4): 12)", 16, 4)
+    owners = _owners("mix(clm: 4, mlm(0.4): 12)", [16] * 4)
     gaps = np.diff(np.flatnonzero(np.array(owners) == 0))
     assert gaps.max() <= 8
 

@@ -23,12 +23,14 @@ class TokenBatch:
         positions: (B, T) int64, position within the document, or within the piece of it that lies in this row.
         words: words presented by these rows. The first p of a document's n tokens present floor(p * w / n) of its w
             words, so that its pieces together present exactly w.
+        first_row: how many rows of the run came before.
     """
 
     tokens: np.ndarray
     documents: np.ndarray
     positions: np.ndarray
     words: int = 0
+    first_row: int = 0
 
     @cached_property
     def count(self) -> int:

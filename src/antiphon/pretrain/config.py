@@ -277,6 +277,10 @@ class Course:
         """Slots of the run's data that are shown before a step."""
         return int(self.pace.slots[step])
 
+    def first_row(self, step: int) -> int:
+        """Rows of the run that are shown before a step."""
+        return int(self.pace.first_rows[step])
+
     def tokens(self, step: int) -> float:
         """Tokens expected to be seen after `step` steps; the ledger of a checkpoint has the exact number."""
         return self.pace.tokens(step)

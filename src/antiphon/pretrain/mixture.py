@@ -25,8 +25,8 @@ class Mixture:
     """Several objectives at an exact ratio, on one process as on many.
 
     Per row, the objectives share every batch: of any W consecutive rows of the run, W the sum of the weights, each
-    objective gets exactly its weight (where the number of rows in a batch changes, of any W within a stretch of equal
-    batches). Per batch, each step belongs to one objective: of any W consecutive steps each gets exactly its weight.
+    objective gets exactly its weight, also where the number of rows in a batch changes. Per batch, each step belongs to
+    one objective: of any W consecutive steps each gets exactly its weight.
 
     Source: GPT-BERT (Charpentier and Samuel 2024, arXiv 2410.24159) mixes by GPU rank; here the rows are divided.
     """
@@ -65,7 +65,7 @@ class Mixture:
         if self.per is Per.BATCH:
             (owner,) = self._owners(np.array([step]))
             return self.parts[owner][0](batch, vocabulary, seed, step)
-        owners = self._owners(np.arange(step * rows, (step + 1) * rows))
+        owners = self._owners(np.arange(batch.first_row, batch.first_row + rows))
         batches = []
         for number, (objective, _) in enumerate(self.parts):
             chosen = np.flatnonzero(owners == number)

@@ -29,6 +29,11 @@ class Pace:
     lengths: np.ndarray
 
     @cached_property
+    def first_rows(self) -> np.ndarray:
+        """(S + 1,) int64: rows shown before each step, and in all."""
+        return np.concatenate([[0], np.cumsum(self.rows)])
+
+    @cached_property
     def slots(self) -> np.ndarray:
         """(S + 1,) int64: slots shown before each step, and in all."""
         return np.concatenate([[0], np.cumsum(self.rows * self.lengths)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -160,7 +161,8 @@ class _Trainer:
             return self.pieces(step, batch)
 
     def batch(self, step: int) -> TokenBatch:
-        return self.batches.take(self.course.first(step), self.course.rows(step), self.course.length(step))
+        batch = self.batches.take(self.course.first(step), self.course.rows(step), self.course.length(step))
+        return dataclasses.replace(batch, first_row=self.course.first_row(step))
 
     def pieces(self, step: int, batch: TokenBatch) -> list[Piece]:
         objective = self.course.span(step).at(step)
