@@ -71,6 +71,28 @@ def test_auto_classes_give_the_same_hidden_states_and_logits(exported: tuple[Pat
     assert float(logits.abs().max()) > 1.0  # not all alike, so that a difference would show
 
 
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("automatic", [AutoModel, AutoModelForMaskedLM])
+def test_it_reads_both_ways_however_it_is_called(
+    exported: tuple[Path, Path, bool], automatic: type, implementation: str
+) -> None:
+    _, folder, _ = exported
+    assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["is_causal"] is False
+    model = automatic.from_pretrained(folder, attn_implementation=implementation).eval()
+    for rows in (1, 2):
+        tokens = torch.randint(4, 320, (rows, 20), generator=torch.Generator().manual_seed(0))
+        changed = tokens.clone()
+        changed[:, 15] = 4 + (tokens[:, 15] - 3) % 300
+        ones = torch.ones_like(tokens)
+        padded = ones.clone()
+        padded[:, 18:] = 0
+        for mask in (None, ones, padded):
+            with torch.no_grad():
+                one, other = (model(input_ids=each, attention_mask=mask)[0] for each in (tokens, changed))
+            # All earlier places know of a later one.
+            assert (one[:, :15] != other[:, :15]).any(dim=-1).all()
+
+
 def test_tied_weights_share_storage_and_untied_do_not(exported: tuple[Path, Path, bool]) -> None:
     _, folder, tied = exported
     model = AutoModelForMaskedLM.from_pretrained(folder)

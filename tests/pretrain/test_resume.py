@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from antiphon.config import UserError
 from antiphon.data.prepare import Prepared
@@ -185,6 +189,40 @@ def test_a_full_disk_ends_the_run_and_keeps_the_state_before(
     assert os.listdir(segment.partial) == ["step-000000003"]
     assert tiny.train(segment, prepared) == list(range(4, 9))
     assert tiny.differing(segment.target, undisturbed["one curve"]) == []
+
+
+def test_a_state_says_its_step_itself(prepared: Prepared, tmp_path: Path, undisturbed: dict[str, Path]) -> None:
+    # Not the name of its folder, which somebody may have changed.
+    segment = tiny.stretch(course(prepared, "one curve"), tmp_path, "renamed")
+    with pytest.raises(Interrupted):
+        tiny.train(segment, prepared, interrupt_at=3)
+    segment.state(3).rename(segment.state(6))
+    assert tiny.train(segment, prepared) == [4, 5, 6, 7, 8]
+    assert tiny.differing(segment.target, undisturbed["one curve"]) == []
+
+
+def test_training_neither_reads_nor_moves_the_global_streams(
+    prepared: Prepared, tmp_path: Path, undisturbed: dict[str, Path]
+) -> None:
+    segment = tiny.stretch(course(prepared, "one curve"), tmp_path, "other streams")
+    random.seed(5)
+    np.random.seed(5)
+    torch.manual_seed(5)
+    before = global_streams()
+    with pytest.raises(Interrupted):
+        tiny.train(segment, prepared, interrupt_at=3)
+    tiny.train(segment, prepared)
+    assert global_streams() == before
+    assert tiny.differing(segment.target, undisturbed["one curve"]) == []
+
+
+def global_streams() -> list[bytes]:
+    """The bytes of the random streams that belong to nobody."""
+    return [
+        pickle.dumps(random.getstate()),
+        pickle.dumps(np.random.get_state()),
+        torch.get_rng_state().numpy().tobytes(),
+    ]
 
 
 # 7: shared beginnings

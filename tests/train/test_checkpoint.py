@@ -66,6 +66,17 @@ def test_the_optimizer_comes_back_to_the_bit(tmp_path: Path) -> None:
         assert all(torch.equal(value, other["state"][key][name]) for name, value in values.items())
 
 
+def test_the_optimizer_of_another_network_is_refused(tmp_path: Path) -> None:
+    # Were the names alone compared one by one, all moments would silently begin anew.
+    _save(tmp_path / "state")
+    saved = checkpoint.read_training(tmp_path / "state")["optimizer"]
+    saved["state"] = {f"module.{name}": values for name, values in saved["state"].items()}
+    model = _network()
+    fresh = adamw(model, weight_decay=0.1, betas=(0.9, 0.95), epsilon=1e-8)
+    with pytest.raises(UserError, match=r"moments of 'module\..*', which the network does not have"):
+        checkpoint.restore_optimizer(saved, fresh, model)
+
+
 def test_a_complete_checkpoint_stays(tmp_path: Path) -> None:
     _save(tmp_path / "state")
     before = (tmp_path / "state" / "run.json").stat().st_mtime_ns

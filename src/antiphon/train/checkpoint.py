@@ -119,8 +119,19 @@ def optimizer_state(optimizer: Together, model: nn.Module, keep: bool) -> dict[s
 
 
 def restore_optimizer(saved: Mapping[str, Any], optimizer: Together, model: nn.Module) -> None:
-    """Load what `optimizer_state` gave into an optimizer of the same settings, however its parameters are sharded."""
+    """Load what `optimizer_state` gave into an optimizer of the same settings, however its parameters are sharded.
+
+    Raises:
+        UserError: it is of another network.
+    """
     names = {id(parameter): name for name, parameter in model.named_parameters()}
+    strange = sorted(saved["state"].keys() - names.values())
+    if strange:
+        # A parameter without a state begins anew; under another name all of them would, without a word.
+        raise UserError(
+            f"the saved optimizer holds moments of {strange[0]!r}, which the network does not have. "
+            "Delete the checkpoint and run again; it is made anew."
+        )
     groups = iter(saved["groups"])
     for part in optimizer.parts:
         packed = part.state_dict()
